@@ -1,0 +1,79 @@
+/**
+ * What the agent needs of a coordinator. Only the two compare-and-set writes decide anything; reads
+ * and tenure hints inform, and may be stale.
+ * @module
+ */
+import type { TenureRecord } from "../lease/tenure.ts";
+
+/**
+ * What came of a request.
+ *
+ * - `ok`: acknowledged.
+ * - `conflict`: the coordinator compared and refused; `lastRevision` is the key's newest revision
+ *   where the coordinator told it.
+ * - `unknown`: no answer in time, or an error that does not say whether the write landed. It may
+ *   have landed, or may land later.
+ */
+export type Outcome<T> =
+  | { readonly kind: "ok"; readonly value: T }
+  | { readonly kind: "conflict"; readonly lastRevision?: number }
+  | { readonly kind: "unknown"; readonly reason: string };
+
+/** What a key of the lease bucket holds. */
+export type EntryRead =
+  | { readonly kind: "none" }
+  /** Deleted: a create must expect this revision. */
+  | { readonly kind: "tombstone"; readonly revision: number }
+  | {
+    readonly kind: "entry";
+    readonly revision: number;
+    readonly node: string;
+    /** Null when written by a program that sends no headers. */
+    readonly incarnation: string | null;
+    readonly address: string | null;
+  };
+
+/** The newest tenure record of a store with its revision in the tenures bucket; 0 where none is. */
+export interface TenureRead {
+  readonly revision: number;
+  /** Null where there is none, or what is there is not a tenure record. */
+  readonly record: TenureRecord | null;
+}
+
+/** Told when something about the connection or the tenures changes. */
+export interface CoordinatorListener {
+  /** The connection came up and the buckets were inspected, or went down. */
+  onConnection(connected: boolean): void;
+  /** A tenure record was written by anybody. A hint: may be stale, late, or never come. */
+  onTenure(store: string, record: TenureRecord): void;
+}
+
+/**
+ * The coordinator. Each call sends at once, or not at all when not connected (then `done` gets
+ * `unknown`), and calls `done` exactly once, never before the call returned. Calls for many stores
+ * are pipelined on one connection; none waits for another.
+ */
+export interface Coordinator {
+  /** Whether the connection is known to be up. */
+  readonly connected: boolean;
+  /**
+   * Writes this node's entry if the key's newest revision is `expect` (0: no message for the key).
+   * `ok` carries the new revision.
+   */
+  putEntry(store: string, expect: number, done: (outcome: Outcome<number>) => void): void;
+  /** Puts a tombstone if the key's newest revision is `expect`; `ok` carries its revision. */
+  deleteEntry(store: string, expect: number, done: (outcome: Outcome<number>) => void): void;
+  /** Reads the key's newest message. */
+  readEntry(store: string, done: (outcome: Outcome<EntryRead>) => void): void;
+  /** Reads the store's newest tenure record. */
+  readTenure(store: string, done: (outcome: Outcome<TenureRead>) => void): void;
+  /** Writes a tenure record if its key's newest revision is `expect`; `ok` carries the new one. */
+  putTenure(
+    store: string,
+    expect: number,
+    record: TenureRecord,
+    done: (outcome: Outcome<number>) => void,
+  ): void;
+  /** The kept history of tenure records, newest first. */
+  readHistory(store: string, done: (outcome: Outcome<TenureRecord[]>) => void): void;
+}
