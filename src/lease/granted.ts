@@ -12,7 +12,7 @@ import { dueAt, type Moment } from "./store_state.ts";
 import { deadlineMs } from "./timing.ts";
 
 /** What a loss means, in words. */
-const LOSS: Record<Loss, string> = {
+export const LOSS: Record<Loss, string> = {
   conflict: "the coordinator refused its renewal, so another node may hold it by now",
   deadline: "no renewal was acknowledged before its deadline",
   store_removed: "its lock file was removed or replaced",

@@ -125,6 +125,17 @@ export class Store {
     return holder === null ? { ...none, state: "free" } : { ...none, state: "other", holder };
   }
 
+  /** Why a grant is none any more, in words; null while it is one. */
+  lossOf(id: number, nowMs: number, context: LeaseContext): string | null {
+    const { lease, grants } = this.#state;
+    const grant = grants.all.get(id);
+    if (grant === undefined) return null;
+    if (grant.lost !== null) return granted.LOSS[grant.lost];
+    // The deadline is compared at use: the loss may not have been noticed yet.
+    const ended = lease.phase !== "ours" || nowMs >= deadlineMs(lease.provenAtMs, context.timing);
+    return ended ? granted.LOSS.deadline : null;
+  }
+
   /** Whether nothing of it needs to be kept: no hold, nobody waiting, nobody interested. */
   forgettable(nowMs: number, context: LeaseContext): boolean {
     const { lease, grants, asks, blocked } = this.#state;
