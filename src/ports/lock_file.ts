@@ -15,10 +15,25 @@ export interface Fence {
   readonly at: string;
 }
 
+/** A process that has the locked description open. */
+export interface LockOwner {
+  readonly pid: number;
+  /** Its arguments, for people. */
+  readonly command: string;
+}
+
 /** Why a lock could not be taken or a fence not be written. */
 export type LockFailure =
-  /** Somebody has it locked; `fence` is what the file says of them. */
-  | { readonly kind: "busy"; readonly fence: Fence | null }
+  /**
+   * Somebody has it locked; `fence` is what the file says of them, `owners` are the processes that
+   * were seen to have it: not the granted one, where a child of it kept the lock. Empty or absent
+   * where they cannot be seen.
+   */
+  | {
+    readonly kind: "busy";
+    readonly fence: Fence | null;
+    readonly owners?: readonly LockOwner[];
+  }
   /** The directory of the lock file does not exist. */
   | { readonly kind: "unknown_store"; readonly path: string }
   /** Anything else: a symlink, not a regular file, no permission, disk full… */

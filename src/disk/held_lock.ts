@@ -1,0 +1,88 @@
+/**
+ * A locked file.
+ * @module
+ */
+import { closeSync, ftruncateSync, readSync, writeSync } from "node:fs";
+import type { Fence, HeldLock } from "../ports/lock_file.ts";
+import { reasonOf } from "../sys/errno.ts";
+import { formatFence, MAX_LINE_BYTES, parseFence } from "./fence.ts";
+import { names, type OpenFile } from "./open_lock_file.ts";
+
+/**
+ * Holds the lock on `file` until closed. It is never closed by the garbage collector: forgetting a
+ * lock may keep a store busy, but must not free it under a writer.
+ */
+export class FlockHeldLock implements HeldLock {
+  readonly kind = "locked";
+  readonly fd: number;
+  readonly path: string;
+  readonly fence: Fence | null;
+  readonly #file: OpenFile;
+  #size: number;
+  #closed = false;
+
+  /** Takes over a file that is locked already. */
+  constructor(path: string, file: OpenFile, fence: Fence | null) {
+    this.path = path;
+    this.fd = file.fd;
+    this.fence = fence;
+    this.#file = file;
+    this.#size = file.size;
+  }
+
+  current(): boolean {
+    if (this.#closed) return false;
+    try {
+      return names(this.path, this.#file);
+    } catch {
+      return false; // a directory above it cannot be searched any more: nobody can say it is the one
+    }
+  }
+
+  writeFence(fence: Fence): string | null {
+    const cannot = `Cannot write the fence of store ${fence.store} into ${this.path}`;
+    // The number may name another file by now.
+    if (this.#closed) return `${cannot}: the lock was given back`;
+    const block = formatFence(fence);
+    if (!block) {
+      return `${cannot}: it is longer than ${MAX_LINE_BYTES} bytes; shorten the node name`;
+    }
+    try {
+      const written = writeSync(this.fd, block, 0, block.byteLength, 0);
+      if (written !== block.byteLength) return `${cannot}: the disk is full; free some space`;
+      if (this.#size > block.byteLength) ftruncateSync(this.fd, block.byteLength);
+      this.#size = block.byteLength;
+      return null;
+    } catch (error) {
+      return `${cannot}: ${reasonOf(error)}; free some space or mend the disk`;
+    }
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    closeSync(this.fd);
+  }
+}
+
+/** What the file says, read by whoever has it locked. */
+export function readFence(fd: number): Fence | null {
+  return parseFence(readStart(fd));
+}
+
+/**
+ * What the file says, read while somebody else may be writing it: the same bytes twice in a row, or
+ * nothing. Good for telling people, not for deciding.
+ */
+export function peekFence(fd: number): Fence | null {
+  for (let tries = 3; tries > 0; tries--) {
+    const bytes = readStart(fd);
+    if (bytes.equals(readStart(fd))) return parseFence(bytes);
+  }
+  return null;
+}
+
+function readStart(fd: number): Buffer {
+  const buffer = Buffer.allocUnsafe(MAX_LINE_BYTES);
+  return buffer.subarray(0, readSync(fd, buffer, 0, MAX_LINE_BYTES, 0));
+}

@@ -1,0 +1,69 @@
+/**
+ * Which processes have a file locked, for people who wonder who keeps it.
+ *
+ * The file's own line names the process that was granted; a child of it that went into the
+ * background has the lock as well, perhaps for ever. `/proc/locks` names only who took the lock, most likely an
+ * agent that is gone. But `/proc/PID/fdinfo` shows a lock at each descriptor that shares it.
+ * @module
+ */
+import { readdirSync, readFileSync, readlinkSync, realpathSync } from "node:fs";
+import type { LockOwner } from "../ports/lock_file.ts";
+import { commandOf } from "../sys/proc.ts";
+
+/**
+ * How long a search may hold up everything else: a tenth of the backlog that a guard would notice.
+ * A machine with so many processes that it does not suffice gets an incomplete answer.
+ */
+const BUDGET_MS = 10;
+
+/** Enough to act on. */
+const MAX_OWNERS = 8;
+
+/**
+ * The processes that have `path` locked, `likely` ones looked at first and, if one of them has it,
+ * only them. Empty where none can be seen: another user's processes are hidden from all but root.
+ */
+export function lockOwners(path: string, likely: readonly number[]): LockOwner[] {
+  let target: string;
+  try {
+    target = realpathSync(path);
+  } catch {
+    return [];
+  }
+  const found = search(likely.filter((pid) => pid > 0), target);
+  return found.length > 0 ? found : search(allProcesses(), target);
+}
+
+function search(pids: readonly number[], target: string): LockOwner[] {
+  const until = performance.now() + BUDGET_MS;
+  const owners: LockOwner[] = [];
+  for (const pid of pids) {
+    if (owners.length >= MAX_OWNERS || performance.now() > until) break;
+    if (hasLocked(pid, target)) owners.push({ pid, command: commandOf(pid) ?? "?" });
+  }
+  return owners;
+}
+
+/** All processes, newest numbers first: what was left behind is younger than the system's own. */
+function allProcesses(): number[] {
+  return listing("/proc").map(Number).filter((pid) => pid > 0).sort((a, b) => b - a);
+}
+
+function hasLocked(pid: number, target: string): boolean {
+  return listing(`/proc/${pid}/fd`).some((fd) => {
+    try {
+      return readlinkSync(`/proc/${pid}/fd/${fd}`) === target &&
+        /^lock:.*\bFLOCK\b.*\bWRITE\b/m.test(readFileSync(`/proc/${pid}/fdinfo/${fd}`, "utf8"));
+    } catch {
+      return false; // closed in between, or not ours to see
+    }
+  });
+}
+
+function listing(directory: string): string[] {
+  try {
+    return readdirSync(directory);
+  } catch {
+    return [];
+  }
+}

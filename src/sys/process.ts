@@ -1,0 +1,77 @@
+/**
+ * Settings of the calling process: what happens when its parent dies, whose orphans it adopts, and
+ * how many descriptors it may open.
+ * @module
+ */
+import { addressOf, errno, libc, memory, putWord } from "./libc.ts";
+import { SysError } from "./errno.ts";
+
+const PR_SET_PDEATHSIG = 1;
+const PR_SET_CHILD_SUBREAPER = 36;
+const RLIMIT_NOFILE = 7;
+const RLIM_INFINITY = 2n ** 64n - 1n;
+
+/** How many descriptors a process may have open. */
+export interface DescriptorLimit {
+  /** What the kernel enforces now. */
+  readonly soft: number;
+  /** How far `soft` can be raised; Infinity for no bound. */
+  readonly hard: number;
+}
+
+/**
+ * Has the kernel send `signal` (0: none) to this process when the thread that started it ends. It
+ * survives exec but not fork, and is cleared by running a set-user-ID program. A parent that ended
+ * before this call sends nothing: compare `process.ppid` afterwards.
+ *
+ * @throws {SysError}
+ */
+export function setParentDeathSignal(signal: number): void {
+  if (libc.prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0) !== 0) {
+    throw new SysError("prctl(PR_SET_PDEATHSIG)", errno());
+  }
+}
+
+/**
+ * Makes this process the parent of orphans among its descendants, so that it can see and reap
+ * them. Not inherited by children.
+ *
+ * @throws {SysError}
+ */
+export function setChildSubreaper(on: boolean): void {
+  if (libc.prctl(PR_SET_CHILD_SUBREAPER, on ? 1 : 0, 0, 0, 0) !== 0) {
+    throw new SysError("prctl(PR_SET_CHILD_SUBREAPER)", errno());
+  }
+}
+
+/**
+ * How many descriptors this process may have open.
+ *
+ * @throws {SysError}
+ */
+export function descriptorLimit(): DescriptorLimit {
+  const limit = memory(16);
+  if (libc.getrlimit(RLIMIT_NOFILE, addressOf(limit)) !== 0) {
+    throw new SysError("getrlimit(RLIMIT_NOFILE)", errno());
+  }
+  const [soft, hard] = [limit.getBigUint64(0, true), limit.getBigUint64(8, true)]
+    .map((value) => value === RLIM_INFINITY ? Infinity : Number(value));
+  return { soft: soft!, hard: hard! };
+}
+
+/**
+ * Raises (or lowers) how many descriptors this process may have open, up to the hard limit; returns
+ * the limit that now holds.
+ *
+ * @throws {SysError}
+ */
+export function setDescriptorLimit(soft: number): DescriptorLimit {
+  const { hard } = descriptorLimit();
+  const limit = memory(16);
+  putWord(limit, 0, Math.min(soft, hard, Number.MAX_SAFE_INTEGER));
+  limit.setBigUint64(8, hard === Infinity ? RLIM_INFINITY : BigInt(hard), true);
+  if (libc.setrlimit(RLIMIT_NOFILE, addressOf(limit)) !== 0) {
+    throw new SysError("setrlimit(RLIMIT_NOFILE)", errno());
+  }
+  return descriptorLimit();
+}
