@@ -1,0 +1,132 @@
+/**
+ * The command line: the commands, how a wrong use of them is told, and exit statuses.
+ * @module
+ */
+import { Command, CommanderError } from "commander";
+import { version } from "../../package.json" with { type: "json" };
+import { EXIT, Failure } from "./failure.ts";
+import { say, writeStderr, writeStdout } from "./output.ts";
+import { defineCheck } from "./check.ts";
+import { defineCompletions } from "./completions.ts";
+import { defineGuard } from "./guard.ts";
+import { defineHeld } from "./held.ts";
+import { defineHistory } from "./history.ts";
+import { defineHolder } from "./holder.ts";
+import { defineLeases } from "./leases.ts";
+import { defineRun } from "./run.ts";
+import { defineStatus } from "./status.ts";
+import { defineStepdown } from "./stepdown.ts";
+import { defineVerify } from "./verify.ts";
+import { defineWatch } from "./watch.ts";
+
+/** What a command is run with, and where it leaves its exit status. */
+export interface Context {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  exit: number;
+}
+
+/** The version, as package.json has it. */
+export const VERSION = version;
+
+/** Builds the command line. Definitions are light; what a command needs is loaded by its action. */
+export function createProgram(context: Context): Command {
+  const program = new Command("agent")
+    .description("One writer per store, fleet-wide: holds zit leases and guards writes.")
+    .usage("COMMAND [options]")
+    .version(VERSION, "--version", "print the version")
+    .helpOption("--help, -h", "print help; `agent help COMMAND` for one command")
+    .option("--check", "whether writes could be guarded now, in one line; see `agent help check`")
+    .option("--socket <path>", "the agent's socket (else ZIT_AGENT_SOCKET, else the default)")
+    .option("--json", "results as JSON")
+    .configureHelp({ sortOptions: false, showGlobalOptions: false })
+    .configureOutput({
+      writeOut: writeStdout,
+      writeErr: writeStderr,
+      outputError: () => {}, // told by explain() instead, in our own form
+    })
+    .exitOverride()
+    .addHelpText("after", ROOT_HELP);
+  const define = [
+    defineRun,
+    defineGuard,
+    defineVerify,
+    defineHeld,
+    defineHolder,
+    defineLeases,
+    defineStatus,
+    defineWatch,
+    defineHistory,
+    defineStepdown,
+    defineCheck,
+    defineCompletions,
+  ];
+  for (const one of define) one(program, context);
+  return program;
+}
+
+const ROOT_HELP = `
+Examples:
+  $ agent run --node host-1 --nats nats://nats-1:4222,nats://nats-2:4222
+  $ agent guard my-project -- zit add file.txt      write while this node holds the lease
+  $ agent held my-project && echo "this node may write"
+  $ agent --check                                   for monitoring: one line, exit 0, 1 or 69
+
+Exit statuses (of guard: the command's own, unless refused):
+  0 yes, done     64 used wrongly             75 not now: another node or writer, or too busy
+  1 no            66 no such store directory  76 the disk has seen a newer epoch
+                  69 agent not reachable      77 not permitted, or no such grant
+                  70 fault in the agent       78 configuration contradicts itself
+                                              79 the lease went while the command ran
+
+Environment:
+  ZIT_AGENT_SOCKET    the agent's socket, for every command
+  ZIT_AGENT_…         each flag of \`agent run\`, as in ZIT_AGENT_NATS for --nats
+  NO_COLOR            no colours`;
+
+/**
+ * Runs a command line and returns its exit status. Nothing is thrown: each error becomes a message
+ * on stderr, without a stack trace.
+ */
+export async function runProgram(argv: readonly string[], context: Context): Promise<number> {
+  const program = createProgram(context);
+  try {
+    await program.parseAsync(checkAsCommand(argv), { from: "user" });
+    return context.exit;
+  } catch (error) {
+    if (error instanceof CommanderError) return explain(error, program, argv);
+    if (error instanceof Failure) {
+      say(error.message);
+      return error.exit;
+    }
+    say(`This is a fault of the agent itself, please report it: ${String(error)}`);
+    if (context.env.ZIT_AGENT_DEBUG) writeStderr(`${(error as Error).stack}\n`);
+    return EXIT.software;
+  }
+}
+
+/** `agent --check` is the command `check`: a program with commands cannot have an action, too. */
+function checkAsCommand(argv: readonly string[]): string[] {
+  for (let i = 0; i < argv.length && argv[i]!.startsWith("-") && argv[i] !== "--"; i++) {
+    if (argv[i] === "--check") return ["check", ...argv.slice(0, i), ...argv.slice(i + 1)];
+    if (argv[i] === "--socket") i++;
+  }
+  return [...argv];
+}
+
+/** Tells a wrong use: what is wrong, the nearest right thing, and where to read on. */
+function explain(error: CommanderError, program: Command, argv: readonly string[]): number {
+  if (error.exitCode === 0) return EXIT.ok; // --help, --version
+  if (error.code === "commander.help") return EXIT.usage; // no command: help was printed
+  const [what = "", suggestion] = error.message.replace(/^error: /, "").split("\n");
+  const named = program.commands.find((command) => argv.includes(command.name()));
+  const help = named === undefined ? "agent --help" : `agent help ${named.name()}`;
+  const hint = guardHint(error, argv) ?? suggestion?.replace(/^\((.*)\)$/, "$1") ?? "";
+  say(`${what.replace(/\.$/, "")}. ${hint && `${hint} `}See \`${help}\`.`);
+  return EXIT.usage;
+}
+
+function guardHint(error: CommanderError, argv: readonly string[]): string | null {
+  const forgotten = argv[0] === "guard" && !argv.includes("--") &&
+    error.code === "commander.unknownOption";
+  return forgotten ? "Put `--` before the command to run." : null;
+}

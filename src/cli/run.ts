@@ -1,0 +1,71 @@
+/** `agent run`: the daemon. */
+import { Option } from "commander";
+import type { Command } from "commander";
+import type { Context } from "./program.ts";
+import { FLAGS, isRepeatable, twinOf } from "./run_flags.ts";
+import type { Flag } from "./run_flags.ts";
+
+/** Defines `agent run`. */
+export function defineRun(program: Command, context: Context): void {
+  const command = program.command("run")
+    .summary("run the agent on this host")
+    .description(DESCRIPTION)
+    .usage("--node NAME --nats URL… [flags]\n       agent run --standalone REASON [flags]")
+    .addHelpText("after", HELP);
+  for (const flag of FLAGS) command.addOption(optionOf(flag));
+  command.action(async (options: Record<string, string | string[] | boolean>) => {
+    const { defaultSocketPath } = await import("../client/socket_path.ts");
+    const { parseRunOptions } = await import("./run_options.ts");
+    const raw = Object.fromEntries(FLAGS.map((flag) => [flag.name, options[camel(flag.name)]]));
+    // `agent --socket PATH run` means the same as `agent run --socket PATH`.
+    raw.socket ??= program.opts<{ socket?: string }>().socket;
+    const runOptions = parseRunOptions(raw, {
+      env: context.env,
+      socketPath: defaultSocketPath(context.env, process.getuid!()),
+    });
+    // The daemon's code is loaded here alone: client commands start without it.
+    const { startAgent } = await import("../daemon.ts");
+    context.exit = await startAgent(runOptions);
+  });
+}
+
+function optionOf(flag: Flag): Option {
+  const dots = isRepeatable(flag.kind) ? "…" : "";
+  const value = flag.kind === "switch" ? "" : ` <${flag.value}${dots}>`;
+  const option = new Option(`--${flag.name}${value}`, flag.help).helpGroup(`${flag.section}:`);
+  if (isRepeatable(flag.kind)) {
+    option.argParser((text: string, before: string[] = []) => [...before, text]);
+  }
+  return option;
+}
+
+function camel(name: string): string {
+  return name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+const DESCRIPTION = `Holds leases for this host and guards writes of local processes over a socket.
+
+With --nats, nodes that name the same servers and bucket share the stores: each is written by one
+node at a time. With --standalone there is no coordinator: every store is this host's.`;
+
+const HELP = `
+Durations are written 500ms, 15s, 2m, 1h. Each flag has a twin in the environment, and the flag
+wins: ${twinOf("nats")} for --nats, ${twinOf("lock-path")} for --lock-path; several values are
+separated by commas, a switch is 1 or 0. Credentials come from files, never from the command line.
+
+The socket is /run/zit-agent/agent.sock for root and for the service, and
+$XDG_RUNTIME_DIR/zit-agent/agent.sock for others.
+
+Examples:
+  $ agent run --node host-1 --nats nats://n1:4222,nats://n2:4222,nats://n3:4222 --creds agent.creds
+  $ agent run --standalone "a single host, no fleet" --lock-path /srv/zit/{store}/lease.lock
+
+Signals:
+  TERM, INT  stop granting, let grants finish (--drain), release the leases, end
+  HUP        read credentials and the file of --stores again
+
+Exit statuses:
+  0   stopped cleanly
+  64  used wrongly: neither or both of --nats and --standalone, a wrong value
+  69  the socket or the state directory cannot be used, or another agent uses them
+  78  the bucket or the server contradicts the flags (its TTL, a version with known faults)`;
