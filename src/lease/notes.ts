@@ -27,6 +27,7 @@ export function stepLease(m: Moment, event: LeaseEvent): void {
       case "released":
       case "unreachable":
       case "stale":
+      case "stuck":
         m.out.push({ type: "note", note: output });
         onNote(m, output, before);
         break;
@@ -62,6 +63,7 @@ function onNote(m: Moment, note: LeaseNote, before: LeaseState): void {
       return resolve(m);
     }
     case "released":
+    case "stuck":
       return;
   }
 }
