@@ -116,6 +116,20 @@ export function noToken(store?: string): Refusal {
   };
 }
 
+/** The setup contradicts the agent. */
+export function misconfigured(store: string, reason: string): Refusal {
+  return { kind: "misconfigured", message: `Cannot guard store ${store}: ${reason}` };
+}
+
+/** Too many of something. */
+export function limit(store: string, reason: string): Refusal {
+  return {
+    kind: "limit",
+    message: `Cannot guard store ${store}: ${reason}; try again when some have ended`,
+    retryAfterMs: 1_000,
+  };
+}
+
 function seconds(ms: number): string {
   return ms < 1_000 ? `${ms} ms` : `${(ms / 1_000).toFixed(1)} s`;
 }
