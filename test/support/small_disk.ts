@@ -49,7 +49,8 @@ export function smallDisk(sizeBytes: number): SmallDisk {
     empty: () => rmSync(ballast),
     freeze: () => void run("mount", "-o", "remount,ro", path),
     [Symbol.dispose]() {
-      const stuck = run("umount", path);
+      // Lazily: a test that failed may have left files open, and its own error is the one to see.
+      const stuck = run("umount", "--lazy", path);
       if (stuck) throw new Error(stuck);
       dir[Symbol.dispose]();
     },
