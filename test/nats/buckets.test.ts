@@ -208,7 +208,8 @@ describe("an existing bucket", () => {
       // Leases can still be released.
       expect(subject.nats.connected).toBe(true);
       value(await subject.delete("s", held));
-      await admin.jsm.streams.update("KV_leases", { max_age: nanos(15_000) });
+      await using again = await Admin.connect(server.url);
+      await again.jsm.streams.update("KV_leases", { max_age: nanos(15_000) });
       await until("it is put right", () => subject.nats.drift === null);
       expect(subject.told.drifts.at(-1)).toBeNull();
       expect(subject.told.problems.filter(({ fatal }) => fatal)).toEqual([]);
