@@ -257,7 +257,7 @@ export class Keeper {
   #use(
     session: Session,
     ttlMs: number,
-    options: { readonly created: readonly string[]; readonly news?: boolean },
+    options: { readonly created: readonly Finding[]; readonly news?: boolean },
   ): void {
     const fresh = !this.#ready;
     if (!fresh && !options.news) return;

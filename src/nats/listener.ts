@@ -25,8 +25,8 @@ export interface ReadyFacts {
   readonly serverVersion: string;
   /** What a person should know, for the log and `--check`. */
   readonly warnings: readonly Finding[];
-  /** The buckets that did not exist, or no longer, and were made now. */
-  readonly created: readonly string[];
+  /** The buckets that did not exist, or no longer, and were made now, in words for the log. */
+  readonly created: readonly Finding[];
 }
 
 /** Told about the connection, the buckets, and the tenures. */

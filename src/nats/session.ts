@@ -8,8 +8,9 @@ import { inspectBuckets, type Inspection } from "./buckets.ts";
 import type { Link } from "./link.ts";
 import type { NatsOptions } from "./options.ts";
 import { Requests } from "./requests.ts";
-import { type Finding } from "./setup_error.ts";
+import type { Finding } from "./setup_error.ts";
 import { tenuresOf } from "./stream_config.ts";
+import { startsAnywhere } from "./versions.ts";
 import { TenureWatch, type WatchPosition } from "./watch.ts";
 
 /** How long an inspection's request may take, in milliseconds: making a replicated stream elects a leader. */
@@ -69,6 +70,7 @@ export class Session {
       replicas: this.#options.replicas,
       ttlMs: wantedTtlMs,
       clustered: nc.info?.cluster !== undefined,
+      choosesFirst: startsAnywhere(this.link.serverVersion),
       wallMs: () => this.#options.clock.wallMs(),
     });
   }
