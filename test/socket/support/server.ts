@@ -53,8 +53,8 @@ export class TestServer {
       ...options,
       onClose: (connection: ConnectionHandle) => {
         this.closed.push(connection.id);
-        options.onClose?.(connection);
         for (const wake of this.#waiting.splice(0)) wake();
+        options.onClose?.(connection);
       },
     });
   }

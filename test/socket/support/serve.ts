@@ -1,0 +1,35 @@
+/**
+ * A program that serves `held` on the path given as its first argument, until its standard input ends:
+ * prints `listening`, or why it cannot, and how it would exit. Further arguments: `umask=OCTAL`,
+ * `activated` (takes the socket as systemd passes it).
+ * @module
+ */
+import { takeActivationFd } from "../../../src/socket/activation.ts";
+import { SocketError } from "../../../src/socket/bind.ts";
+import { SocketServer } from "../../../src/socket/server.ts";
+import { openOptions } from "./server.ts";
+
+const [path, ...options] = process.argv.slice(2);
+for (const option of options) {
+  if (option.startsWith("umask=")) process.umask(parseInt(option.slice(6), 8));
+}
+const server = new SocketServer({
+  ...openOptions({
+    held: (params, _connection, reply) => reply.ok({ held: params.store === "held" }),
+    status: (_params, _connection, reply) =>
+      reply.ok({ pid: process.pid, uptime_ms: process.memoryUsage.rss() } as never),
+  }),
+  onError: (error) => console.error(error),
+});
+try {
+  const fd = takeActivationFd(process.env, process.pid);
+  if (fd !== null) await server.listenOn(fd);
+  else await server.listen(path);
+  console.log("listening");
+  for await (const _ of process.stdin);
+  await server.stop();
+} catch (error) {
+  if (!(error instanceof SocketError)) throw error;
+  console.log(JSON.stringify({ message: error.message, exit: error.exit, pid: error.pid }));
+  process.exit(error.exit);
+}
