@@ -1,0 +1,95 @@
+/**
+ * Connecting to the agent.
+ * @module
+ */
+import { connect as connectSocket, type Socket } from "node:net";
+import process from "node:process";
+import { Connection } from "./connection.ts";
+import { AgentUnreachable } from "./errors.ts";
+import { defaultSocketPath } from "./socket_path.ts";
+
+/** How to connect. */
+export interface ConnectOptions {
+  /** The path of the socket; default see {@linkcode defaultSocketPath}. */
+  readonly socket?: string;
+  /** How long connecting may take. Default 2,000: an agent accepts in microseconds. */
+  readonly timeoutMs?: number;
+}
+
+const DEFAULT_TIMEOUT_MS = 2_000;
+
+/** How soon to try again when more are connecting than the kernel queues. */
+const RETRY_MS = 20;
+
+/**
+ * Connects to the agent.
+ *
+ * @throws {AgentUnreachable} if nobody listens on the socket, or not in time.
+ * @throws {AgentError} if no socket was given and the environment names none.
+ */
+export async function connect(options: ConnectOptions = {}): Promise<Connection> {
+  const path = options.socket ?? defaultSocketPath(process.env, process.getuid?.() ?? 0);
+  const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+  const deadline = performance.now() + timeoutMs;
+  while (true) {
+    const socket = await tryConnect(path, deadline - performance.now());
+    if (socket !== null) return new Connection(socket, { path });
+    if (performance.now() + RETRY_MS > deadline) throw tooSlow(path, timeoutMs);
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  }
+}
+
+/** A connected socket, or null where another try may succeed. */
+function tryConnect(path: string, timeoutMs: number): Promise<Socket | null> {
+  return new Promise((resolve, reject) => {
+    const socket = connectSocket(path);
+    const timer = setTimeout(() => {
+      socket.destroy();
+      resolve(null);
+    }, timeoutMs);
+    function failed(error: NodeJS.ErrnoException) {
+      clearTimeout(timer);
+      socket.destroy();
+      if (error.code === "EAGAIN") resolve(null);
+      else reject(unreachable(path, error));
+    }
+    socket.once("error", failed);
+    socket.once("connect", () => {
+      clearTimeout(timer);
+      socket.off("error", failed);
+      resolve(socket);
+    });
+  });
+}
+
+function tooSlow(path: string, timeoutMs: number): AgentUnreachable {
+  return new AgentUnreachable(
+    `The agent at ${path} did not take the connection within ${timeoutMs} ms; see what it is ` +
+      "doing (systemctl status zit-agent)",
+  );
+}
+
+function unreachable(path: string, error: NodeJS.ErrnoException): AgentUnreachable {
+  return new AgentUnreachable(`Cannot reach the agent at ${path}: ${explain(path, error)}`, error);
+}
+
+function explain(path: string, error: NodeJS.ErrnoException): string {
+  switch (error.code) {
+    case "ENOENT":
+      return "there is no such socket; start the agent (agent run), or name its socket with " +
+        "--socket or ZIT_AGENT_SOCKET";
+    case "ECONNREFUSED":
+      return "nobody listens there; start the agent (agent run)";
+    case "EACCES":
+    case "EPERM":
+      return "no permission; its owner and group may connect (ls -l shows them)";
+    case "ENOTDIR":
+      return "a part of the path is not a directory; name the socket with --socket or " +
+        "ZIT_AGENT_SOCKET";
+    case "EINVAL":
+    case "ENAMETOOLONG":
+      return `the path is too long for a socket (${path.length} characters); give a shorter one`;
+    default:
+      return error.message;
+  }
+}

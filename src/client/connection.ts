@@ -1,0 +1,245 @@
+/**
+ * A connection to the agent: many calls at once, notifications in between.
+ * @module
+ */
+import { Buffer } from "node:buffer";
+import type { Socket } from "node:net";
+import { LineSplitter, NOT_UTF8, TOO_LONG } from "../socket/lines.ts";
+import {
+  type ErrorObject,
+  MAX_REQUEST_BYTES,
+  type Method,
+  type Methods,
+  type Notification,
+} from "../socket/protocol.ts";
+import { AgentError, agentError, AgentUnreachable } from "./errors.ts";
+
+/** No answer is longer: the agent cuts a client off at 8 MiB of backlog. */
+const MAX_ANSWER_BYTES = 16 * 1_048_576;
+
+/** What {@linkcode Connection} is made of. */
+export interface ConnectionOptions {
+  /** The socket's path, for messages. */
+  readonly path: string;
+  /** What was read from the socket already. */
+  readonly received?: Uint8Array;
+}
+
+/** How to call. */
+export interface CallOptions {
+  /**
+   * Gives the call up when it aborts: it is rejected with the signal's reason. The agent may still do
+   * what was asked; a grant or a subscription that still comes is given back at once.
+   */
+  readonly signal?: AbortSignal;
+}
+
+/** A call that has no answer yet. */
+interface Pending {
+  readonly method: Method;
+  readonly resolve: (result: never) => void;
+  readonly reject: (error: unknown) => void;
+  readonly stopListening: () => void;
+}
+
+/** A message of the agent, before it is known which. */
+interface Message {
+  readonly id?: unknown;
+  readonly method?: unknown;
+  readonly params?: unknown;
+  readonly result?: unknown;
+  readonly error?: ErrorObject;
+}
+
+/** A connection to the agent. What was granted on it is lost when it closes. */
+export class Connection {
+  /** Resolves when the connection is closed: null if {@linkcode close} did it, else why. */
+  readonly closed: Promise<AgentError | null>;
+  readonly #socket: Socket;
+  readonly #path: string;
+  readonly #lines = new LineSplitter(MAX_ANSWER_BYTES);
+  readonly #pending = new Map<number, Pending>();
+  /** Methods of calls that were given up, by id, until their answers come. */
+  readonly #givenUp = new Map<number, Method>();
+  readonly #listeners = new Set<(notification: Notification) => void>();
+  #lastId = 0;
+  /** Requests of this turn of the event loop: they leave in one write. */
+  #unsent = "";
+  /** Why there are no more answers; undefined while there are, null if we closed. */
+  #end: AgentError | null | undefined = undefined;
+
+  /** Takes over `socket`, which is connected. Most callers want {@linkcode connect} instead. */
+  constructor(socket: Socket, options: ConnectionOptions) {
+    this.#socket = socket;
+    this.#path = options.path;
+    socket.on("data", (chunk: Buffer) => this.#read(chunk));
+    socket.on("error", (error) => this.#finish(this.#lost(error)));
+    this.closed = new Promise((resolve) => {
+      socket.on("close", () => {
+        this.#finish(this.#lost());
+        resolve(this.#end!);
+      });
+    });
+    if (options.received !== undefined) this.#read(Buffer.from(options.received));
+  }
+
+  /**
+   * Calls `method`.
+   *
+   * @throws {AgentError} what the agent answered; {@linkcode AgentUnreachable} if it went away.
+   */
+  call<M extends Method>(
+    method: M,
+    params: Methods[M]["params"],
+    options: CallOptions = {},
+  ): Promise<Methods[M]["result"]> {
+    const { signal } = options;
+    return new Promise((resolve, reject) => {
+      signal?.throwIfAborted();
+      if (this.#end !== undefined) throw this.#end ?? this.#lost();
+      const id = ++this.#lastId;
+      const line = `${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`;
+      checkLength(method, line);
+      const abort = () => this.#giveUp(id, signal!.reason);
+      signal?.addEventListener("abort", abort, { once: true });
+      const stopListening = () => signal?.removeEventListener("abort", abort);
+      this.#pending.set(id, { method, resolve, reject, stopListening });
+      this.#send(line);
+    });
+  }
+
+  /**
+   * Calls `listener` with each notification; the result ends that. A notification can come right
+   * behind the answer it belongs to, so listen before calling `guard` or `watch`.
+   */
+  onNotification(listener: (notification: Notification) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Closes the connection; calls without an answer are rejected. */
+  async close(): Promise<void> {
+    this.#finish(null);
+    this.#socket.destroy();
+    await this.closed;
+  }
+
+  /** Closes the connection: for `await using`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** Lets the process end although the connection is open. */
+  unref(): void {
+    this.#socket.unref();
+  }
+
+  #send(line: string): void {
+    if (this.#unsent === "") queueMicrotask(() => this.#flush());
+    this.#unsent += line;
+  }
+
+  #flush(): void {
+    const text = this.#unsent;
+    this.#unsent = "";
+    if (!this.#socket.destroyed) this.#socket.write(text);
+  }
+
+  #read(chunk: Buffer): void {
+    this.#lines.push(chunk);
+    for (let line = this.#lines.next(); line !== null; line = this.#lines.next()) {
+      if (this.#end !== undefined) return;
+      if (line === TOO_LONG || line === NOT_UTF8) return this.#nonsense();
+      let message: Message | null;
+      try {
+        message = JSON.parse(line);
+      } catch {
+        return this.#nonsense();
+      }
+      if (typeof message !== "object" || message === null) return this.#nonsense();
+      this.#take(message);
+    }
+  }
+
+  #take(message: Message): void {
+    if (typeof message.method === "string") return this.#notify(message as Notification);
+    if (typeof message.id === "number") return this.#settle(message.id, message);
+    // Not an answer to anything we asked: the agent does not want this connection.
+    if (message.error !== undefined) {
+      this.#finish(agentError(message.error));
+      this.#socket.destroy();
+    }
+  }
+
+  #notify(notification: Notification): void {
+    for (const listener of this.#listeners) listener(notification);
+  }
+
+  #settle(id: number, message: Message): void {
+    const pending = this.#pending.get(id);
+    if (pending === undefined) return this.#giveBack(id, message.result);
+    this.#pending.delete(id);
+    pending.stopListening();
+    if (message.error !== undefined) pending.reject(agentError(message.error));
+    else pending.resolve(message.result as never);
+  }
+
+  #giveUp(id: number, reason: unknown): void {
+    const pending = this.#pending.get(id);
+    if (pending === undefined) return;
+    this.#pending.delete(id);
+    this.#givenUp.set(id, pending.method);
+    pending.reject(reason);
+  }
+
+  /** Undoes what an answer brings that nobody waits for any more. */
+  #giveBack(id: number, result: unknown): void {
+    const method = this.#givenUp.get(id);
+    this.#givenUp.delete(id);
+    if (result === undefined) return;
+    if (method === "guard") {
+      const { token } = result as Methods["guard"]["result"];
+      this.call("release", { token }).catch(() => {});
+    } else if (method === "watch") {
+      const { subscription } = result as Methods["watch"]["result"];
+      this.call("unwatch", { subscription }).catch(() => {});
+    }
+  }
+
+  #nonsense(): void {
+    this.#finish(
+      new AgentError(`What listens on ${this.#path} does not speak the agent's protocol`, {
+        kind: "internal",
+      }),
+    );
+    this.#socket.destroy();
+  }
+
+  #lost(cause?: unknown): AgentUnreachable {
+    return new AgentUnreachable(
+      `The agent at ${this.#path} closed the connection; see its log (journalctl -u zit-agent)`,
+      cause,
+    );
+  }
+
+  /** Rejects every call that has no answer; there will be none. */
+  #finish(end: AgentError | null): void {
+    if (this.#end !== undefined) return;
+    this.#end = end;
+    const error = end ?? this.#lost();
+    for (const { reject, stopListening } of this.#pending.values()) {
+      stopListening();
+      reject(error);
+    }
+    this.#pending.clear();
+  }
+}
+
+function checkLength(method: Method, line: string): void {
+  // A character is three bytes at most; only a long line needs counting.
+  if (line.length * 3 <= MAX_REQUEST_BYTES) return;
+  if (Buffer.byteLength(line) - 1 <= MAX_REQUEST_BYTES) return;
+  throw new AgentError(`Cannot ${method}: the request is longer than 1 MiB; ask in parts`, {
+    kind: "invalid",
+  });
+}

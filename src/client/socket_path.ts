@@ -1,0 +1,28 @@
+/**
+ * Where the agent's socket is.
+ * @module
+ */
+import { AgentError } from "./errors.ts";
+
+/** Where a system's agent listens. */
+export const SYSTEM_SOCKET_PATH = "/run/zit-agent/agent.sock";
+
+/**
+ * The socket that is meant when none is named: `ZIT_AGENT_SOCKET`, else the system's for root and the
+ * user's, in `XDG_RUNTIME_DIR`, for anybody else.
+ *
+ * @throws {AgentError} of kind `invalid` if the environment does not tell.
+ */
+export function defaultSocketPath(
+  env: Readonly<Record<string, string | undefined>>,
+  uid: number,
+): string {
+  if (env.ZIT_AGENT_SOCKET) return env.ZIT_AGENT_SOCKET;
+  if (uid === 0) return SYSTEM_SOCKET_PATH;
+  if (env.XDG_RUNTIME_DIR) return `${env.XDG_RUNTIME_DIR}/zit-agent/agent.sock`;
+  throw new AgentError(
+    "Cannot tell where the agent's socket is: XDG_RUNTIME_DIR is not set; name the socket with " +
+      `--socket or ZIT_AGENT_SOCKET (the system's agent listens on ${SYSTEM_SOCKET_PATH})`,
+    { kind: "invalid" },
+  );
+}

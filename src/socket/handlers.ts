@@ -1,0 +1,49 @@
+/**
+ * What the server asks of whoever answers the requests: callbacks, no promise a request.
+ * @module
+ */
+import type { Refusal } from "../lease/errors.ts";
+import type { Peer } from "./peers.ts";
+import type { Method, Methods, Notifications } from "./protocol.ts";
+
+/** Answers one request, exactly once, now or later. After the connection closed it does nothing. */
+export interface Reply<R> {
+  /**
+   * Answers with `result`. `passFd` goes along as SCM_RIGHTS, after everything answered before, which
+   * can be later than now: it must stay open until the client released it or the connection closed.
+   */
+  ok(result: R, passFd?: number): void;
+  /** Answers with an error. */
+  fail(refusal: Refusal): void;
+}
+
+/** A client's connection, as handlers see it. */
+export interface ConnectionHandle {
+  /** Counts up from 1 over the server's life. */
+  readonly id: number;
+  readonly peer: Peer;
+  /** True from the moment nothing can be sent any more; `onClose` follows, never from within a call. */
+  readonly closed: boolean;
+  /** Whatever the handlers keep with the connection. */
+  data: unknown;
+  /** Sends a notification; nothing if the connection is closed. */
+  notify<M extends keyof Notifications>(method: M, params: Notifications[M]): void;
+  /**
+   * Whether the client reads more slowly than it is written to. Whoever has much to tell (the first
+   * state of a watch, many changes at once) stops while this is true and goes on from
+   * {@linkcode onDrain}: at 8 MiB of backlog the client is cut off.
+   */
+  readonly congested: boolean;
+  /** Calls `callback` once when the client has caught up; never from within this call, nor if it is cut off. */
+  onDrain(callback: () => void): void;
+}
+
+/** Answers `method`: calls `reply` once, now or later. What it throws is answered as internal error. */
+export type Handler<M extends Method> = (
+  params: Methods[M]["filled"],
+  connection: ConnectionHandle,
+  reply: Reply<Methods[M]["result"]>,
+) => void;
+
+/** A handler for each method that this agent knows. */
+export type Handlers = { readonly [M in Method]?: Handler<M> };

@@ -1,0 +1,172 @@
+/**
+ * What goes out on one connection: in order, many lines in one write, descriptors at their place.
+ * @module
+ */
+import { Buffer } from "node:buffer";
+import type { Socket } from "node:net";
+import { MAX_BACKLOG_BYTES } from "./protocol.ts";
+import { descriptorOf } from "./handle.ts";
+
+/**
+ * Sends `bytes` with `fd` attached (SCM_RIGHTS) on the socket `socketFd` without blocking. Returns how
+ * many bytes the kernel took, at least 1 (the descriptor goes with the first), or 0 when it could take
+ * none now. Throws when it never will.
+ */
+export type SendWithFd = (socketFd: number, bytes: Uint8Array, fd: number) => number;
+
+/**
+ * How soon to try again when the kernel took nothing: the runtime does not tell when a socket with an
+ * empty queue becomes writable. Doubled from the first to the last.
+ */
+const FIRST_RETRY_MS = 1;
+const LAST_RETRY_MS = 25;
+
+/** A line that brings a descriptor. */
+interface Parcel {
+  readonly line: Buffer;
+  readonly fd: number;
+}
+
+/** What {@linkcode Output} needs and tells. */
+export interface OutputOptions {
+  readonly sendWithFd: SendWithFd;
+  /** Told once when more than 8 MiB wait: the client does not read. */
+  readonly onOverflow: () => void;
+  /** Told whenever a client that was behind has caught up. */
+  readonly onDrain: () => void;
+}
+
+/** The output of one connection. */
+export class Output {
+  readonly #socket: Socket;
+  readonly #sendWithFd: SendWithFd;
+  readonly #onOverflow: () => void;
+  readonly #onDrain: () => void;
+  readonly #flush = (): void => this.flush();
+  /** Lines of this turn of the event loop, not yet handed to the socket. */
+  #text = "";
+  #corked = false;
+  #scheduled = false;
+  /** What waits behind a descriptor that the kernel has not taken yet, that first; else empty. */
+  #queue: (Parcel | string)[] = [];
+  #queuedBytes = 0;
+  #retry: ReturnType<typeof setTimeout> | null = null;
+  #closed = false;
+
+  constructor(socket: Socket, options: OutputOptions) {
+    this.#socket = socket;
+    this.#sendWithFd = options.sendWithFd;
+    this.#onOverflow = options.onOverflow;
+    this.#onDrain = options.onDrain;
+    socket.on("drain", this.#onDrain);
+  }
+
+  /** About how many bytes the client has yet to read, besides what the kernel holds. */
+  get backlogBytes(): number {
+    return this.#socket.writableLength + this.#queuedBytes + this.#text.length;
+  }
+
+  /** Whether the client reads more slowly than it is written to. */
+  get congested(): boolean {
+    return this.#socket.writableNeedDrain || this.#queue.length > 0;
+  }
+
+  /** Sends `line` at the end of this turn of the event loop, with whatever else it produces. */
+  send(line: string): void {
+    if (this.#closed) return;
+    this.#text += line;
+    // Not to hold more than a write's worth, however much one turn produces.
+    if (this.#text.length > this.#socket.writableHighWaterMark) return this.#write();
+    if (this.#corked || this.#scheduled) return;
+    this.#scheduled = true;
+    queueMicrotask(this.#flush);
+  }
+
+  /** Sends `line` with `fd`, after everything sent before it is in the kernel. */
+  sendWithDescriptor(line: string, fd: number): void {
+    if (this.#closed) return;
+    this.flush();
+    const parcel = { line: Buffer.from(line), fd };
+    this.#queue.push(parcel);
+    this.#queuedBytes += parcel.line.length;
+    if (this.#queue.length === 1) this.#whenFlushed();
+    this.#checkBacklog();
+  }
+
+  /** Holds lines back until {@linkcode flush}: for whoever is about to send many. */
+  cork(): void {
+    this.#corked = true;
+  }
+
+  /** Hands to the socket what was held back. */
+  flush(): void {
+    this.#corked = false;
+    this.#scheduled = false;
+    if (this.#text !== "") this.#write();
+  }
+
+  #write(): void {
+    const text = this.#text;
+    this.#text = "";
+    if (this.#queue.length > 0) {
+      this.#queue.push(text);
+      this.#queuedBytes += text.length;
+    } else {
+      // Bytes, because the backlog of a string would be counted in characters.
+      this.#socket.write(Buffer.from(text));
+    }
+    this.#checkBacklog();
+  }
+
+  /** Drops everything: no descriptor is touched after this. */
+  close(): void {
+    this.#closed = true;
+    this.#text = "";
+    this.#queue = [];
+    this.#queuedBytes = 0;
+    if (this.#retry !== null) clearTimeout(this.#retry);
+    this.#retry = null;
+  }
+
+  #checkBacklog(): void {
+    if (this.backlogBytes <= MAX_BACKLOG_BYTES) return;
+    this.close();
+    this.#onOverflow();
+  }
+
+  /** Goes on with the queue once the socket has handed everything to the kernel. */
+  #whenFlushed(): void {
+    if (this.#socket.writableLength === 0) return this.#sendParcel(FIRST_RETRY_MS);
+    this.#socket.write("", () => {
+      if (!this.#closed) this.#whenFlushed();
+    });
+  }
+
+  /** Sends the descriptor at the head of the queue, and whatever waited only for it. */
+  #sendParcel(retryMs: number): void {
+    const { line, fd } = this.#queue[0] as Parcel;
+    let sent: number;
+    try {
+      sent = this.#sendWithFd(descriptorOf(this.#socket), line, fd);
+    } catch (error) {
+      this.close();
+      this.#socket.destroy(error instanceof Error ? error : new Error(String(error)));
+      return;
+    }
+    if (sent === 0) {
+      const nextMs = Math.min(retryMs * 2, LAST_RETRY_MS);
+      this.#retry = setTimeout(() => this.#sendParcel(nextMs), retryMs);
+      return;
+    }
+    this.#queue.shift();
+    this.#queuedBytes -= line.length;
+    if (sent < line.length) this.#socket.write(line.subarray(sent));
+    while (typeof this.#queue[0] === "string") {
+      const text = this.#queue.shift() as string;
+      this.#queuedBytes -= text.length;
+      this.#socket.write(Buffer.from(text));
+    }
+    if (this.#queue.length > 0) this.#whenFlushed();
+    else this.#onDrain();
+  }
+}
