@@ -3,7 +3,7 @@
  * @module
  */
 import { Command, CommanderError } from "commander";
-import { version } from "../../package.json" with { type: "json" };
+import manifest from "../../package.json" with { type: "json" };
 import { EXIT, Failure } from "./failure.ts";
 import { say, writeStderr, writeStdout } from "./output.ts";
 import { defineCheck } from "./check.ts";
@@ -26,7 +26,7 @@ export interface Context {
 }
 
 /** The version, as package.json has it. */
-export const VERSION = version;
+export const VERSION: string = manifest.version;
 
 /** Builds the command line. Definitions are light; what a command needs is loaded by its action. */
 export function createProgram(context: Context): Command {

@@ -215,4 +215,3 @@ function vector(texts: readonly Uint8Array[]): { pointers: DataView; strings: Da
   });
   return { pointers, strings };
 }
-

@@ -3,10 +3,10 @@
  * @module
  */
 import { isatty } from "node:tty";
-import { AgentError, connect, defaultSocketPath, openSocket } from "../../client/mod.ts";
-import { isStoreCode } from "../../lease/store_code.ts";
+import { AgentError, connect, openSocket } from "../../client/mod.ts";
+import { checkStore, socketOf } from "../agent.ts";
 import { formatDuration } from "../duration.ts";
-import { Failure, usage } from "../failure.ts";
+import { Failure } from "../failure.ts";
 import { say } from "../output.ts";
 import { refusalText } from "../refusal.ts";
 import { commandOf, findCommand } from "./command.ts";
@@ -37,18 +37,14 @@ const QUIET_WAIT_MS = 500;
 /** Runs the command under a grant and returns the exit status. */
 export async function guard(request: GuardRequest): Promise<number> {
   const { store, env } = request;
-  if (!isStoreCode(store)) {
-    throw usage(
-      `"${store}" is no store code: 1 to 128 letters, digits, _ or -, with . or / only between them.`,
-    );
-  }
+  checkStore(store);
   const command = findCommand(request.commandLength, env.PATH);
   const signals = new Signals((signal) => process.exit(128 + signal));
   if (request.unguarded !== undefined) {
     const { runUnguarded } = await import("./unguarded.ts");
     return await runUnguarded({ command, store, reason: request.unguarded, signals });
   }
-  const socket = request.socket ?? defaultSocketPath(env, process.getuid!());
+  const socket = socketOf(request);
   const mark = Buffer.from(crypto.getRandomValues(new Uint8Array(8))).toString("hex");
   // Started first, so that it comes up while the agent is asked.
   const watchdog = new WatchdogLink(mark);

@@ -7,7 +7,8 @@
  */
 import { closeSync } from "node:fs";
 import type { Socket } from "node:net";
-import { agentError, AgentUnreachable, Connection } from "../../client/mod.ts";
+import { agentError } from "../../client/errors.ts";
+import { AgentUnreachable, Connection } from "../../client/mod.ts";
 import type { GuardParams, GuardResult, Notification } from "../../client/mod.ts";
 import { whenReadable } from "../../sys/readable.ts";
 import { receiveWithDescriptors } from "../../sys/unix_socket.ts";
@@ -132,7 +133,9 @@ class AnswerReader {
     try {
       return JSON.parse(line);
     } catch {
-      throw new AgentUnreachable(`What listens on ${this.#path} does not speak the agent's protocol`);
+      throw new AgentUnreachable(
+        `What listens on ${this.#path} does not speak the agent's protocol`,
+      );
     }
   }
 

@@ -18,7 +18,7 @@ const ANSWER_WITHIN_MS = 500;
 export async function askAgent(state: WatchdogState, wrapper: number): Promise<Hold | null> {
   const { grant, hold } = state;
   if (grant === null || hold === null || !isStopped(wrapper)) return null;
-  const { connect } = await import("../../client/connection.ts");
+  const { connect } = await import("../../client/mod.ts");
   const connection = await connect({ socket: grant.socket });
   try {
     // Read before the question: what the agent proves is counted from no later than this.
@@ -30,7 +30,7 @@ export async function askAgent(state: WatchdogState, wrapper: number): Promise<H
     );
     return { ...hold, deadlineMs: askedMs + remaining_ms };
   } finally {
-    connection.close();
+    void connection.close();
   }
 }
 

@@ -24,7 +24,9 @@ export interface Member {
 const CHUNK_BYTES = 64 * 1_024;
 
 /** The living processes that are in `group` or carry `mark`, never ourselves. */
-export function membersOf(target: { readonly group: number | null; readonly mark: string }): Member[] {
+export function membersOf(
+  target: { readonly group: number | null; readonly mark: string },
+): Member[] {
   const members: Member[] = [];
   for (const name of readdirSync("/proc")) {
     const pid = Number(name);

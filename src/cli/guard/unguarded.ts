@@ -25,7 +25,10 @@ export async function runUnguarded(options: {
   say(`UNGUARDED store=${store} reason=${JSON.stringify(reason)}`);
   let group: number;
   try {
-    group = startJob({ ...command, env: guardedEnvironment({ ZIT_LEASE_UNGUARDED: reason }, null) });
+    group = startJob({
+      ...command,
+      env: guardedEnvironment({ ZIT_LEASE_UNGUARDED: reason }, null),
+    });
   } catch (error) {
     const why = (error as Error).message;
     throw new Failure(`Cannot run ${commandOf(command)}: ${why}`, EXIT.notExecutable);

@@ -23,10 +23,20 @@ export async function runWatchdog(): Promise<void> {
   }
   process.chdir("/"); // keeps no file system busy
   const watchdog = new Watchdog(process.ppid);
-  for await (const line of console) {
+  for await (const line of linesOf(Bun.stdin.stream())) {
     if (watchdog.take(JSON.parse(line))) return;
   }
   await watchdog.orphaned();
+}
+
+async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of stream) {
+    const lines = (text + decoder.decode(chunk, { stream: true })).split("\n");
+    text = lines.pop()!;
+    yield* lines;
+  }
 }
 
 class Watchdog {

@@ -56,7 +56,9 @@ export class WatchdogLink {
   #died(): void {
     if (this.#state.done) return;
     if (this.#starts >= MAX_STARTS) {
-      say("the watchdog died repeatedly; if this process is killed, nothing ends the command in time");
+      say(
+        "the watchdog died repeatedly; if this process is killed, nothing ends the command in time",
+      );
       return;
     }
     this.#starts++;

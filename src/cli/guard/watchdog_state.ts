@@ -12,7 +12,9 @@ export interface WatchdogState {
   /** Null before the grant. */
   readonly hold: Hold | null;
   /** How to prove that the grant lives on while the wrapper is stopped; null where it cannot be. */
-  readonly grant: { readonly socket: string; readonly token: string; readonly store: string } | null;
+  readonly grant:
+    | { readonly socket: string; readonly token: string; readonly store: string }
+    | null;
   /** The command ended, and all is done. */
   readonly done: boolean;
 }
