@@ -44,8 +44,8 @@ export function defineGuard(program: Command, context: Context): void {
 }
 
 const DESCRIPTION =
-  `Runs COMMAND once this node holds the store's lease, nobody else on this host writes to the store,
-and the store's lock file is locked. The exit status is COMMAND's own.`;
+  "Runs COMMAND once this node holds the store's lease, nobody else on this host writes to the " +
+  "store, and the store's lock file is locked. The exit status is COMMAND's own.";
 
 const HELP = `
 COMMAND runs in a process group of its own and keeps stdin, stdout, stderr and the terminal; signals

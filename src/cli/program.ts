@@ -42,6 +42,8 @@ export function createProgram(context: Context): Command {
     .configureOutput({
       writeOut: writeStdout,
       writeErr: writeStderr,
+      getOutHelpWidth: () => HELP_COLUMNS,
+      getErrHelpWidth: () => HELP_COLUMNS,
       outputError: () => {}, // told by explain() instead, in our own form
     })
     .exitOverride()
@@ -63,6 +65,9 @@ export function createProgram(context: Context): Command {
   for (const one of define) one(program, context);
   return program;
 }
+
+/** As wide as the examples; a terminal of 80 columns still shows them. */
+const HELP_COLUMNS = 100;
 
 const ROOT_HELP = `
 Examples:

@@ -44,10 +44,10 @@ function camel(name: string): string {
   return name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
 }
 
-const DESCRIPTION = `Holds leases for this host and guards writes of local processes over a socket.
-
-With --nats, nodes that name the same servers and bucket share the stores: each is written by one
-node at a time. With --standalone there is no coordinator: every store is this host's.`;
+const DESCRIPTION =
+  "Holds leases for this host and guards writes of local processes over a socket.\n\n" +
+  "With --nats, nodes that name the same servers and bucket share the stores: each is written by " +
+  "one node at a time. With --standalone there is no coordinator: every store is this host's.";
 
 const HELP = `
 Durations are written 500ms, 15s, 2m, 1h. Each flag has a twin in the environment, and the flag

@@ -37,8 +37,8 @@ export function defineVerify(program: Command, context: Context): void {
 }
 
 const DESCRIPTION =
-  `Proves to the coordinator that the lease of the guarded command around still holds. Call it right
-before a write becomes visible: a paused process may wake up long after its lease went.`;
+  "Proves to the coordinator that the lease of the guarded command around still holds. Call it " +
+  "right before a write becomes visible: a paused process may wake up long after its lease went.";
 
 const HELP = `
 Takes ZIT_LEASE_TOKEN, ZIT_LEASE_STORE and ZIT_AGENT_SOCKET from the environment, where
