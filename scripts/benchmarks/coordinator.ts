@@ -1,29 +1,20 @@
 /**
  * Measures the coordinator adapter against the client library's own KV: one write after the other
- * (interleaved, so that both see the same machine), and many in flight. A JSON line a figure.
- *
- *   bun scripts/bench-nats.ts
+ * (interleaved, so that both see the same machine), and many in flight.
  * @module
  */
 import { jetstream } from "@nats-io/jetstream";
 import { Kvm } from "@nats-io/kv";
 import { connect } from "@nats-io/transport-node";
-import type { Outcome } from "../src/ports/coordinator.ts";
-import { NatsServer } from "../test/support/nats.ts";
-import { Subject } from "../test/support/recorder.ts";
+import type { Outcome } from "../../src/ports/coordinator.ts";
+import { print, printPair, quantile } from "./figures.ts";
+import { NatsServer } from "../../test/support/nats.ts";
+import { Subject } from "../../test/support/recorder.ts";
 
 const WARM_UP = 2_000;
 const ROUNDS = 10_000;
 const KEYS = 10_000;
 const SWEEPS = 10;
-
-function print(figure: Record<string, string | number>): void {
-  console.log(JSON.stringify(figure));
-}
-
-function p50(samples: number[]): number {
-  return samples.sort((a, b) => a - b)[samples.length >> 1];
-}
 
 function revision(outcome: Outcome<number>): number {
   if (outcome.kind !== "ok") throw new Error(JSON.stringify(outcome));
@@ -48,8 +39,7 @@ async function sequential(subject: Subject, url: string): Promise<void> {
     theirUs.push((end - middle) * 1_000);
   }
   await nc.close();
-  const [value, other] = [p50(ourUs), p50(theirUs)];
-  print({ name: "put_sequential_p50", value, unit: "us", vs: other, ratio: value / other });
+  printPair("put_sequential", ourUs, theirUs);
 }
 
 async function pipelined(subject: Subject): Promise<void> {
@@ -67,11 +57,14 @@ async function pipelined(subject: Subject): Promise<void> {
     const { user, system } = process.cpuUsage(cpu);
     cpuUs.push((user + system) / KEYS);
   }
-  print({ name: "put_pipelined_p50", value: p50(rates), unit: "per_second" });
-  print({ name: "put_pipelined_cpu_p50", value: p50(cpuUs), unit: "us" });
+  print({ name: "put_pipelined_p50", value: quantile(rates, 0.5), unit: "1/s" });
+  print({ name: "put_pipelined_cpu_p50", value: quantile(cpuUs, 0.5), unit: "us" });
 }
 
-await using server = await NatsServer.start();
-await using subject = await Subject.connect({ urls: [server.url] });
-await sequential(subject, server.url);
-await pipelined(subject);
+/** Writes through the adapter, without an agent around it. */
+export async function coordinator(): Promise<void> {
+  await using server = await NatsServer.start();
+  await using subject = await Subject.connect({ urls: [server.url] });
+  await sequential(subject, server.url);
+  await pipelined(subject);
+}
