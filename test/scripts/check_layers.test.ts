@@ -36,7 +36,9 @@ const GOOD = {
     'import { p } from "../socket/protocol.ts";\nimport "../lease/errors.ts";\nexport { p };\n',
   "src/cli/run.ts":
     'import { b } from "../agent/guard.ts";\nexport const load = () => import("../disk/files.ts");\nexport { b };\n',
-  "src/main.ts": '// import "../test/x.ts";\nimport "./cli/run.ts";\n',
+  "src/main.ts":
+    '// import "../test/x.ts";\nimport "./cli/run.ts";\nimport p from "../package.json";\nexport { p };\n',
+  "package.json": "{}",
 };
 
 test("check-layers finds nothing in the project itself", () => {
@@ -101,6 +103,10 @@ const VIOLATIONS: Record<string, { files: Record<string, string>; report: string
   "the command line imports a test": {
     files: { "src/cli/x.ts": 'import "../../test/x.ts";\n', "test/x.ts": "" },
     report: "src/cli/x.ts:1: imports test/x.ts, which is not in src",
+  },
+  "an adapter imports the package's data": {
+    files: { "src/nats/x.ts": 'import p from "../../package.json";\n' },
+    report: "src/nats/x.ts:1: imports package.json, which is not in src",
   },
   "foreign functions elsewhere": {
     files: { "src/sys/x.ts": 'import { ptr } from "bun:ffi";\n' },
