@@ -56,8 +56,17 @@ export interface BoundPath {
 /** Where to listen. */
 export interface PathOptions {
   readonly path: string;
+  readonly socketBound: SocketBound;
   readonly peerCredentials: (fd: number) => Peer;
 }
+
+/**
+ * Whether a process has the socket file at `path` bound; true, too, if that cannot be told. Connecting
+ * cannot answer that: the runtime says of a full queue, as of an agent that is stopped or swamped,
+ * that the connection was refused. A datagram can: it fails with EPROTOTYPE if there is a stream
+ * socket, ECONNREFUSED if there is only the file.
+ */
+export type SocketBound = (path: string) => boolean;
 
 /** Makes `server` listen on a socket file, replacing one that nobody listens on. */
 export async function listenOnPath(server: Server, options: PathOptions): Promise<BoundPath> {
@@ -180,44 +189,35 @@ async function claim(temporary: string, options: PathOptions): Promise<void> {
 }
 
 /** Throws if somebody listens on the path, or it is something else than a socket. */
-async function refuseIfTaken({ path, peerCredentials }: PathOptions): Promise<void> {
+async function refuseIfTaken({ path, socketBound, peerCredentials }: PathOptions): Promise<void> {
   const stats = statOrNull(path, lstatSync);
   if (stats === null) return;
   if (!stats.isSocket()) {
     throw new SocketError(`Cannot listen on ${path}: the file exists and is not a socket`);
   }
-  const listener = await probe(path, peerCredentials);
-  if (listener === null) return;
-  const who = listener.pid === null ? "another process" : `process ${listener.pid}`;
+  if (!socketBound(path)) return;
+  const pid = await listenerPid(path, peerCredentials);
+  const who = pid === null ? "another process" : `process ${pid}`;
   throw new SocketError(
     `Cannot listen on ${path}: ${who} listens there already, perhaps another agent; stop it, or ` +
       "give this one a path of its own with --socket",
-    { pid: listener.pid },
+    { pid },
   );
 }
 
-/** Who listens on `path`; null if nobody does. */
-function probe(
-  path: string,
-  peerCredentials: (fd: number) => Peer,
-): Promise<{ readonly pid: number | null } | null> {
+/** Who listens on `path`; null if that does not come out. */
+function listenerPid(path: string, peerCredentials: (fd: number) => Peer): Promise<number | null> {
   return new Promise((resolve) => {
     const socket = connect(path);
     socket.once("connect", () => {
-      let pid: number | null = null;
       try {
-        pid = peerCredentials(descriptorOf(socket)).pid;
+        resolve(peerCredentials(descriptorOf(socket)).pid);
       } catch {
-        // It went away just now, or the kernel does not tell: somebody, all the same.
+        resolve(null);
       }
       socket.destroy();
-      resolve({ pid });
     });
-    socket.once("error", (error: NodeJS.ErrnoException) => {
-      // Anything but these two, such as a full queue or no permission, is somebody's socket.
-      const nobody = error.code === "ECONNREFUSED" || error.code === "ENOENT";
-      resolve(nobody ? null : { pid: null });
-    });
+    socket.once("error", () => resolve(null));
   });
 }
 

@@ -3,7 +3,6 @@
  * accept loop then spins without an event, and a lock file that cannot be opened looks like a fault.
  * @module
  */
-import { readFileSync } from "node:fs";
 
 /** Descriptors the agent needs besides connections and lock files: coordinator, log, journal, epoll… */
 const RESERVED = 64;
@@ -18,11 +17,4 @@ export const MAX_TURNED_AWAY = 64;
 export function connectionLimit(wanted: number, descriptors: number): number {
   const free = descriptors - RESERVED - MAX_TURNED_AWAY;
   return Math.max(1, Math.min(wanted, Math.floor(free / 2)));
-}
-
-/** The process's soft limit of open files; infinite if there is none. */
-export function descriptorLimit(): number {
-  const limits = readFileSync("/proc/self/limits", "utf8");
-  const soft = /^Max open files\s+(\S+)/m.exec(limits)?.[1];
-  return soft === undefined || soft === "unlimited" ? Infinity : Number(soft);
 }

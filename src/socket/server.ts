@@ -5,7 +5,7 @@
  */
 import { createServer, type Server, type Socket } from "node:net";
 import type { Refusal } from "../lease/errors.ts";
-import { type BoundPath, listenOnDescriptor, listenOnPath } from "./bind.ts";
+import { type BoundPath, listenOnDescriptor, listenOnPath, type SocketBound } from "./bind.ts";
 import { encodeError, NO_ID } from "./codec.ts";
 import { Connection } from "./connection.ts";
 import { connectionLimit, MAX_TURNED_AWAY } from "./descriptors.ts";
@@ -42,6 +42,7 @@ export interface ServerOptions {
   /** SO_PEERCRED of a connected socket. Throws if the kernel does not tell. */
   readonly peerCredentials: (fd: number) => Peer;
   readonly sendWithFd: SendWithFd;
+  readonly socketBound: SocketBound;
   /** Null, or why `peer` may not connect. */
   readonly mayConnect: (peer: Peer) => Refusal | null;
   /** Null, or why `peer` may not call `method`. */
@@ -89,8 +90,8 @@ export class SocketServer {
    * @throws {SocketError} if somebody does, or the file cannot be made there.
    */
   async listen(path: string): Promise<void> {
-    const { peerCredentials } = this.#options;
-    this.#path = await listenOnPath(this.#server, { path, peerCredentials });
+    const { socketBound, peerCredentials } = this.#options;
+    this.#path = await listenOnPath(this.#server, { path, socketBound, peerCredentials });
     this.#listening();
   }
 

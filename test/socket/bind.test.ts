@@ -2,8 +2,10 @@ import { describe, expect, test } from "bun:test";
 import {
   chmodSync,
   chownSync,
+  closeSync,
   existsSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -59,6 +61,18 @@ async function failure(path: string): Promise<SocketError> {
   return error;
 }
 
+/** Python that listens with a queue of one connection, and fills it. */
+const FULL_QUEUE = `
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+s.listen(0)
+c = socket.socket(socket.AF_UNIX)
+c.connect(sys.argv[1])
+print("full", flush=True)
+sys.stdin.read()
+`;
+
 describe("SocketServer listen()", () => {
   test.each(["000", "077", "777"])(
     "makes a socket of mode 0660 when the umask is %s",
@@ -107,6 +121,19 @@ describe("SocketServer listen()", () => {
     process.kill(first.pid, "SIGSTOP");
     expect((await failure(path)).pid).toBe(first.pid);
     await first.kill();
+  });
+
+  test("refuses when an agent's queue is full, so that connecting is refused", async () => {
+    using directory = new TemporaryDirectory();
+    const path = join(directory.path, "agent.sock");
+    const child = Bun.spawn(["python3", "-c", FULL_QUEUE, path], { stdin: "pipe" });
+    await child.stdout.getReader().read();
+    expect(await failure(path)).toMatchObject({ exit: 73, pid: null });
+    child.stdin.end();
+    await child.exited;
+    const server = newServer();
+    await server.listen(path);
+    await server.stop();
   });
 
   test("lets one of several have a path that they take at once", async () => {
@@ -239,9 +266,11 @@ print(child.wait(), os.path.exists(path))
   });
 
   test("refuses a descriptor that is no socket", async () => {
-    const error = await newServer().listenOn(0).then(() => null, (error) => error);
+    const fd = openSync("/dev/null", "r");
+    const error = await newServer().listenOn(fd).then(() => null, (error) => error);
+    closeSync(fd);
     expect(error).toBeInstanceOf(SocketError);
-    expect(error.message).toContain("descriptor 0: it is not a socket");
+    expect(error.message).toContain(`descriptor ${fd}: it is not a socket`);
     const closed = await newServer().listenOn(9_999).then(() => null, (error) => error);
     expect(closed).toBeInstanceOf(SocketError);
   });

@@ -1,5 +1,5 @@
 /**
- * A program that serves `held` on the path given as its first argument, until its standard input ends:
+ * A program that serves a few methods on the path given as its first argument, until its standard input ends:
  * prints `listening`, or why it cannot, and how it would exit. Further arguments: `umask=OCTAL`,
  * `activated` (takes the socket as systemd passes it).
  * @module
@@ -16,8 +16,9 @@ for (const option of options) {
 const server = new SocketServer({
   ...openOptions({
     held: (params, _connection, reply) => reply.ok({ held: params.store === "held" }),
-    status: (_params, _connection, reply) =>
-      reply.ok({ pid: process.pid, uptime_ms: process.memoryUsage.rss() } as never),
+    // Never answered: its caller is to go away.
+    guard: () => {},
+    release: (_params, _connection, reply) => void setImmediate(() => reply.ok({})),
   }),
   onError: (error) => console.error(error),
 });

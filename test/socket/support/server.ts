@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ConnectionHandle, Handlers } from "../../../src/socket/handlers.ts";
 import { type ServerOptions, SocketServer } from "../../../src/socket/server.ts";
-import { peerCredentials, sendWithFd } from "./ffi.ts";
+import { peerCredentials, sendWithFd, socketBound } from "./ffi.ts";
 
 /** A directory that is gone when disposed of. */
 export class TemporaryDirectory {
@@ -28,6 +28,7 @@ export function openOptions(handlers: Handlers): ServerOptions {
     maxInFlight: 16_384,
     peerCredentials,
     sendWithFd,
+    socketBound,
     mayConnect: () => null,
     mayCall: () => null,
     onClose: () => {},
