@@ -36,10 +36,18 @@ const RULES: Readonly<Record<string, Rule>> = {
   "src/standalone": ADAPTER,
   "src/agent": { project: ["src/ports/", "src/lease/"], packages: true },
   "src/client": {
-    // What the protocol's messages are, not how a server speaks it.
-    project: ["src/socket/protocol", "src/lease/errors.ts", "src/lease/store_code.ts"],
+    // What the protocol's messages are and how lines are cut, not how a server answers them.
+    project: [
+      "src/socket/protocol",
+      "src/socket/lines",
+      "src/lease/errors.ts",
+      "src/lease/store_code.ts",
+    ],
     packages: true,
   },
+  // Puts the agent together; only the command line starts it.
+  "src/daemon": { project: [""], packages: true },
+  "src/version.ts": { project: [], packages: true },
   "src/cli": { project: [""], packages: true },
   "src/main.ts": { project: [""], packages: true },
 };

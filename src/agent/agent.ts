@@ -10,7 +10,7 @@ import type { Refusal } from "../lease/errors.ts";
 import * as refuse from "../lease/refusals.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
 import { Callers } from "./callers.ts";
-import { Drains } from "./drain.ts";
+import { type Drained, Drains } from "./drain.ts";
 import { type CallerEffect, Engine } from "./engine.ts";
 import { Health } from "./health.ts";
 import type { Slot } from "./slot.ts";
@@ -215,7 +215,7 @@ export class Agent {
    * whose grants did not finish are not released: they age out, and so does whoever writes under
    * them.
    */
-  drain(done: (result: { released: number; remaining: number }) => void): void {
+  drain(done: Drained): void {
     if (this.#draining) return;
     this.#draining = true;
     const slots = [...this.#engine.slots.values()];
@@ -229,7 +229,7 @@ export class Agent {
   stepdown(
     store: string | null,
     forMs: number | null,
-    done: (result: { released: number; remaining: number }) => void,
+    done: Drained,
   ): void {
     const slots = store === null
       ? [...this.#engine.slots.values()]

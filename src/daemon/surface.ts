@@ -10,7 +10,7 @@ import { takeActivationFd } from "../socket/activation.ts";
 import { groupsFromProc, PeerPolicy } from "../socket/peers.ts";
 import type { StatusResult } from "../socket/protocol.ts";
 import { SocketServer } from "../socket/server.ts";
-import { peerOf, sendWithDescriptor } from "../sys/unix_socket.ts";
+import { isSocketBound, peerOf, sendWithDescriptor } from "../sys/unix_socket.ts";
 import { handlersOf } from "./handlers.ts";
 import type { StateMemory } from "./memory.ts";
 
@@ -50,6 +50,7 @@ export function openSocket(agent: Agent, surface: SurfaceOptions): Surface {
     maxInFlight: limits.maxWaiters + limits.maxGrants + 1,
     peerCredentials: peerOf,
     sendWithFd: sendWithDescriptor,
+    socketBound: isSocketBound,
     mayConnect: (peer) => policy.connect(peer),
     mayCall: (peer, method) => policy.call(peer, method),
     onClose(connection) {
