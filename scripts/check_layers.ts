@@ -47,7 +47,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   },
   // Puts the agent together; only the command line starts it.
   "src/daemon": { project: [""], packages: true },
-  "src/version.ts": { project: [], packages: true },
+  "src/version.ts": { project: [""], packages: true },
   "src/cli": { project: [""], packages: true },
   "src/main.ts": { project: [""], packages: true },
 };

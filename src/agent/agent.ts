@@ -58,8 +58,6 @@ export class Agent {
     this.#drains = new Drains(ports, (slot, event) => this.#engine.dispatch(slot, event));
   }
 
-  // ---- what the coordinator's adapter tells ------------------------------------------------
-
   /** The bucket was inspected: its TTL is the truth. Called again when the TTL is another. */
   setTtl(ttlMs: number): void {
     this.#engine.setTtl(ttlMs);
@@ -87,8 +85,6 @@ export class Agent {
   setPinned(codes: ReadonlySet<string>): void {
     this.#engine.setPinned(codes);
   }
-
-  // ---- requests ----------------------------------------------------------------------------
 
   /** Asks for permission to write. Gate 1, the store code, has been passed by whoever calls. */
   guard(client: Client, params: GuardParams, answer: Answer<Granted>): void {
@@ -208,8 +204,6 @@ export class Agent {
     return this.#watches.remove(client, subscription);
   }
 
-  // ---- giving leases up --------------------------------------------------------------------
-
   /**
    * Stops granting, lets grants finish for at most `drainMs`, releases, and calls `done`. Leases
    * whose grants did not finish are not released: they age out, and so does whoever writes under
@@ -219,35 +213,27 @@ export class Agent {
     if (this.#draining) return;
     this.#draining = true;
     const slots = [...this.#engine.slots.values()];
-    this.#drains.begin(slots, { reason: "shutdown", untilMs: Infinity }, {
-      forMs: this.options.drainMs,
-      done,
-    });
+    this.#giveUp(slots, { reason: "shutdown", untilMs: Infinity }, done);
   }
 
   /** The same for one store, or all (null), which are not acquired again for `forMs`. */
-  stepdown(
-    store: string | null,
-    forMs: number | null,
-    done: Drained,
-  ): void {
+  stepdown(store: string | null, forMs: number | null, done: Drained): void {
     const slots = store === null
       ? [...this.#engine.slots.values()]
       : [this.#engine.slot(store)].filter((slot) => slot !== null);
     const holdOffMs = forMs ?? this.#engine.context?.timing.ttlMs ?? 0;
     const untilMs = this.#ports.clock.bootMs() + holdOffMs;
-    this.#drains.begin(slots, { reason: "stepdown", untilMs }, {
-      forMs: this.options.drainMs,
-      done,
-    });
+    this.#giveUp(slots, { reason: "stepdown", untilMs }, done);
+  }
+
+  #giveUp(slots: Slot[], block: { reason: string; untilMs: number }, done: Drained): void {
+    this.#drains.begin(slots, block, { forMs: this.options.drainMs, done });
   }
 
   /** Lets go of everything at once: timers and locks. Leases age out. */
   close(): void {
     this.#engine.close();
   }
-
-  // ---- for status --------------------------------------------------------------------------
 
   get state(): "starting" | "serving" | "draining" {
     if (this.#draining) return "draining";
@@ -277,8 +263,6 @@ export class Agent {
     }
     return { held, waiting, foreign, ...this.#callers.counts };
   }
-
-  // ---- inside ------------------------------------------------------------------------------
 
   #info(slot: Slot): LeaseInfo {
     const info = infoOf(slot.store, this.options, this.#ports.clock, this.#engine.context!);
