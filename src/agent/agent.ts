@@ -53,7 +53,6 @@ export class Agent {
         this.#drains.notice(slot);
         this.#watches.notice(slot);
       },
-      keeps: (slot) => this.#watches.wants(slot),
     });
     this.#drains = new Drains(ports, (slot, event) => this.#engine.dispatch(slot, event));
   }
@@ -186,17 +185,20 @@ export class Agent {
     readHistory(store, this.#ports.coordinator, answer);
   }
 
-  /** Tells `client` the state of the stores (all known, for null) and then each change. */
-  watch(client: Client, stores: readonly string[] | null): string {
-    const subscription = this.#watches.add(client, stores);
-    for (const code of stores ?? this.#engine.slots.keys()) {
-      const slot = this.#engine.slot(code);
-      if (slot === null) continue;
-      slot.store.touch(this.#ports.clock.bootMs());
-      if (!slot.store.resolved) this.#engine.dispatch(slot, { type: "tick" });
-      this.#watches.tell(subscription, slot);
-    }
-    return subscription;
+  /**
+   * Tells `client` the state of the stores (all known, for null) and then each change; `begun` is
+   * told the watch's name before.
+   */
+  watch(
+    client: Client,
+    stores: readonly string[] | null,
+    begun: (subscription: string) => void,
+  ): void {
+    const named = stores?.map((code) => this.#engine.slot(code)).filter((slot) => slot !== null);
+    const subscription = this.#watches.add(client, named ?? null);
+    begun(subscription);
+    for (const slot of named ?? []) this.#engine.dispatch(slot, { type: "tick" });
+    this.#watches.tell(subscription, named ?? this.#engine.slots.values());
   }
 
   /** Ends a watch; false if the client has no such one. */

@@ -28,8 +28,6 @@ export interface EngineHooks {
   perform(slot: Slot, effect: CallerEffect): void;
   /** An event of the store was handled. */
   handled(slot: Slot): void;
-  /** Whether the store must be kept though the core needs it no more. */
-  keeps(slot: Slot): boolean;
 }
 
 /** Drives the stores. */
@@ -156,8 +154,9 @@ export class Engine {
     const nowMs = this.#ports.clock.bootMs();
     for (const effect of store.handle(event, nowMs, this.#context!)) this.#perform(slot, effect);
     this.#hooks.handled(slot);
-    if (event.type !== "tick" || !store.forgettable(nowMs, this.#context!)) return;
-    if (!this.#hooks.keeps(slot)) this.slots.delete(store.code);
+    if (event.type === "tick" && store.forgettable(nowMs, this.#context!)) {
+      this.slots.delete(store.code);
+    }
   }
 
   #perform(slot: Slot, effect: StoreEffect): void {

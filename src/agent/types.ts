@@ -60,6 +60,10 @@ export interface Observer {
 export interface Client {
   readonly id: number;
   readonly pid: number;
+  /** Whether it reads more slowly than it is written to. */
+  readonly congested: boolean;
+  /** Calls back once when it has caught up, never at once. */
+  onDrain(callback: () => void): void;
   /** The token is dead: its lease was lost. */
   lost(grant: { token: string; store: string; kind: Kind; message: string }): void;
   /** The deadline draws near unrenewed, or has moved. */

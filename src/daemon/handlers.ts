@@ -72,10 +72,9 @@ export function handlersOf(
       );
     },
     watch({ stores }, connection, reply) {
-      // The answer goes out first: a client knows its subscription before it hears of it.
       const client = clientOf(connection);
-      const subscription = agent.watch(client, stores ?? null);
-      reply.ok({ subscription });
+      // The answer goes out first: a client knows its subscription before it hears of it.
+      agent.watch(client, stores ?? null, (subscription) => reply.ok({ subscription }));
     },
     unwatch({ subscription }, connection, reply) {
       if (agent.unwatch(clientOf(connection), subscription)) return reply.ok({});
@@ -128,6 +127,14 @@ class SocketClient implements Client {
 
   get pid(): number {
     return this.#connection.peer.pid;
+  }
+
+  get congested(): boolean {
+    return this.#connection.congested;
+  }
+
+  onDrain(callback: () => void): void {
+    this.#connection.onDrain(callback);
   }
 
   lost(grant: Parameters<Client["lost"]>[0]): void {
