@@ -25,7 +25,7 @@ import type {
   LeaseInfo,
   Verified,
 } from "./types.ts";
-import { infoOf, lookUp, pageOf, readHistory } from "./views.ts";
+import { countsOf, infoOf, lookUp, pageOf, readHistory } from "./views.ts";
 import { Watches } from "./watches.ts";
 
 /** The agent of one host. */
@@ -38,6 +38,7 @@ export class Agent {
   readonly #drains: Drains;
   readonly #watches: Watches;
   #draining = false;
+  #ttlKnown = false;
   /** Why nothing may be granted although the coordinator is there; null when nothing is wrong. */
   #misconfigured: string | null = null;
 
@@ -59,12 +60,19 @@ export class Agent {
 
   /** The bucket was inspected: its TTL is the truth. Called again when the TTL is another. */
   setTtl(ttlMs: number): void {
+    this.#ttlKnown = true;
     this.#engine.setTtl(ttlMs);
   }
 
   /** The connection is up, its buckets inspected; or it is down. */
   setConnected(connected: boolean): void {
     this.#engine.setConnected(connected);
+  }
+
+  /** Why the coordinator cannot be used now; null where it can. */
+  setProblem(problem: string | null): void {
+    this.#engine.setDownReason(problem ?? undefined);
+    this.health.report("coordinator", problem);
   }
 
   /** Nothing is granted while the bucket contradicts us; null: it is put right. */
@@ -88,12 +96,11 @@ export class Agent {
   /** Asks for permission to write. Gate 1, the store code, has been passed by whoever calls. */
   guard(client: Client, params: GuardParams, answer: Answer<Granted>): void {
     const refusal = this.#beforeTheGates(client, params);
-    const slot = refusal === null ? this.#engine.slot(params.store) : null;
-    if (refusal !== null || slot === null) {
-      const why = refusal ?? refuse.unavailable(params.store, this.health.unreachable);
-      this.#ports.observer.guarded(params.store, why.kind, 0);
-      return answer.fail(why);
+    if (refusal !== null) {
+      this.#ports.observer.guarded(params.store, refusal.kind, 0);
+      return answer.fail(refusal);
     }
+    const slot = this.#engine.slot(params.store);
     const id = this.#callers.guard(slot, client, params, answer);
     const { waitMs, shared, waitLease, passLock, follow } = params;
     const guard = { id, waitMs, shared, waitLease, passLock, follow, pid: client.pid };
@@ -131,7 +138,7 @@ export class Agent {
     const entry = this.#callers.byToken(token);
     if (entry === undefined) return answer.fail(refuse.noToken());
     const { store } = entry.slot;
-    const why = store.lossOf(entry.id, this.#ports.clock.bootMs(), this.#engine.context!);
+    const why = store.lossOf(entry.id, this.#ports.clock.bootMs(), this.#engine.context);
     this.#engine.dispatch(entry.slot, { type: "end", id: entry.id, gone: false });
     if (why === null) answer.ok({});
     else answer.fail(refuse.lost(store.code, why));
@@ -148,8 +155,8 @@ export class Agent {
 
   /** Whether the store is held: from memory, but for the first question about it. */
   held(store: string, done: (held: boolean) => void): void {
-    const slot = this.#mute ? null : this.#engine.slot(store);
-    if (slot === null) return done(false);
+    if (this.#mute) return done(false);
+    const slot = this.#engine.slot(store);
     if (slot.store.resolved) return done(this.#heldNow(slot));
     const id = this.#callers.ask(done);
     this.#engine.dispatch(slot, { type: "ask", id });
@@ -158,7 +165,7 @@ export class Agent {
   #heldNow(slot: Slot): boolean {
     const nowMs = this.#ports.clock.bootMs();
     slot.store.touch(nowMs);
-    return slot.store.held(nowMs, this.#engine.context!);
+    return slot.store.held(nowMs, this.#engine.context);
   }
 
   /** Who holds the store, as the coordinator tells; ourselves from memory. */
@@ -166,8 +173,10 @@ export class Agent {
     const slot = this.#engine.slots.get(store);
     const info = slot === undefined ? null : this.#info(slot);
     if (info?.state === "self") return answer.ok(info);
-    if (this.#engine.context === null || !this.#engine.context.connected) {
-      return answer.fail(refuse.unavailable(store, this.health.unreachable));
+    if (!this.#engine.context.connected) {
+      return answer.fail(
+        refuse.unavailable(store, this.#engine.context.downReason ?? "not connected"),
+      );
     }
     lookUp(store, this.options, this.#ports.coordinator, answer);
   }
@@ -194,7 +203,7 @@ export class Agent {
     stores: readonly string[] | null,
     begun: (subscription: string) => void,
   ): void {
-    const named = stores?.map((code) => this.#engine.slot(code)).filter((slot) => slot !== null);
+    const named = stores?.map((code) => this.#engine.slot(code));
     const subscription = this.#watches.add(client, named ?? null);
     begun(subscription);
     for (const slot of named ?? []) this.#engine.dispatch(slot, { type: "tick" });
@@ -220,10 +229,8 @@ export class Agent {
 
   /** The same for one store, or all (null), which are not acquired again for `forMs`. */
   stepdown(store: string | null, forMs: number | null, done: Drained): void {
-    const slots = store === null
-      ? [...this.#engine.slots.values()]
-      : [this.#engine.slot(store)].filter((slot) => slot !== null);
-    const holdOffMs = forMs ?? this.#engine.context?.timing.ttlMs ?? 0;
+    const slots = store === null ? [...this.#engine.slots.values()] : [this.#engine.slot(store)];
+    const holdOffMs = forMs ?? this.#engine.context.timing.ttlMs;
     const untilMs = this.#ports.clock.bootMs() + holdOffMs;
     this.#giveUp(slots, { reason: "stepdown", untilMs }, done);
   }
@@ -239,12 +246,12 @@ export class Agent {
 
   get state(): "starting" | "serving" | "draining" {
     if (this.#draining) return "draining";
-    return this.#engine.context === null ? "starting" : "serving";
+    return this.#ttlKnown ? "serving" : "starting";
   }
 
   /** TTL and grace; null until the bucket was seen. */
   get timing(): { ttlMs: number; graceMs: number } | null {
-    return this.#engine.context?.timing ?? null;
+    return this.#ttlKnown ? this.#engine.context.timing : null;
   }
 
   /** How late the most overdue store is, in milliseconds: 0 while timers are in time. */
@@ -254,20 +261,12 @@ export class Agent {
 
   /** How many of what there are now. */
   counts(): Counts {
-    let held = 0;
-    let waiting = 0;
-    let foreign = 0;
-    for (const slot of this.#engine.slots.values()) {
-      const { state, held: isHeld } = this.#info(slot);
-      if (state === "other") foreign++;
-      else if (isHeld) held++;
-      else if (state === "self") waiting++;
-    }
-    return { held, waiting, foreign, ...this.#callers.counts };
+    const infos = [...this.#engine.slots.values()].map((slot) => this.#info(slot));
+    return { ...countsOf(infos), ...this.#callers.counts };
   }
 
   #info(slot: Slot): LeaseInfo {
-    const info = infoOf(slot.store, this.options, this.#ports.clock, this.#engine.context!);
+    const info = infoOf(slot.store, this.options, this.#ports.clock, this.#engine.context);
     return this.#mute && info.held ? { ...info, held: false } : info;
   }
 

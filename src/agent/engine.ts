@@ -7,7 +7,7 @@ import { ALL_RULES } from "../lease/rules.ts";
 import type { Inheritance, LeaseContext } from "../lease/state.ts";
 import { Store } from "../lease/store.ts";
 import type { StoreEffect, StoreEvent } from "../lease/store_events.ts";
-import { timingOf } from "../lease/timing.ts";
+import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
 import { World, type WorldEffect } from "./effects.ts";
 import type { Slot } from "./slot.ts";
 import type { AgentOptions, AgentPorts } from "./types.ts";
@@ -41,7 +41,7 @@ export class Engine {
   readonly #pending: { slot: Slot; event: StoreEvent }[] = [];
   #pinned: ReadonlySet<string> = new Set();
   #handling = false;
-  #context: LeaseContext | null = null;
+  #context: LeaseContext;
   /** The store whose event is being handled. */
   #current = "";
   #cancelTimer: (() => void) | null = null;
@@ -52,10 +52,11 @@ export class Engine {
     this.#ports = ports;
     this.#hooks = hooks;
     this.#world = new World(options, ports, (slot, event) => this.dispatch(slot, event));
+    this.#context = this.#contextOf(options.ttlMs ?? DEFAULT_TTL_MS, false);
   }
 
-  /** What the stores may look at; null until the TTL is known. */
-  get context(): LeaseContext | null {
+  /** What the stores may look at. */
+  get context(): LeaseContext {
     return this.#context;
   }
 
@@ -66,20 +67,30 @@ export class Engine {
 
   /** The TTL is known, or another. */
   setTtl(ttlMs: number): void {
+    const { connected, downReason } = this.#context;
+    this.#context = { ...this.#contextOf(ttlMs, connected), downReason };
+  }
+
+  #contextOf(ttlMs: number, connected: boolean): LeaseContext {
     const { graceMs, interestMs, node, incarnation, rules = ALL_RULES } = this.#options;
-    this.#context = {
+    return {
       timing: timingOf({ ttlMs, graceMs, interestMs }),
       node,
       incarnation,
       rules,
-      connected: this.#context?.connected ?? false,
+      connected,
       inherits: (id) => this.#inherits(id),
     };
   }
 
+  /** Why the coordinator cannot be used, in words for refusals. */
+  setDownReason(downReason: string | undefined): void {
+    this.#context = { ...this.#context, downReason };
+  }
+
   /** The connection came up or went down: every store hears of it. */
   setConnected(connected: boolean): void {
-    if (this.#context === null || this.#context.connected === connected) return;
+    if (this.#context.connected === connected) return;
     this.#context = { ...this.#context, connected };
     const event: StoreEvent = { type: connected ? "connected" : "disconnected" };
     for (const slot of [...this.slots.values()]) this.dispatch(slot, event);
@@ -99,17 +110,15 @@ export class Engine {
   #wakePinned(): void {
     for (const code of this.#pinned) {
       const slot = this.slot(code);
-      if (slot === null) return;
       slot.store.pinned = true;
       this.dispatch(slot, { type: "tick" });
     }
   }
 
-  /** The store, made known if it is not; null while the TTL is not known. */
-  slot(code: string): Slot | null {
+  /** The store, made known if it is not. */
+  slot(code: string): Slot {
     const known = this.slots.get(code);
     if (known !== undefined) return known;
-    if (this.#context === null) return null;
     const { memory, clock } = this.#ports;
     const slot: Slot = {
       store: new Store(code, {
@@ -152,9 +161,9 @@ export class Engine {
     this.#current = store.code;
     // Read before any effect goes out: what is sent below is sent no earlier than this.
     const nowMs = this.#ports.clock.bootMs();
-    for (const effect of store.handle(event, nowMs, this.#context!)) this.#perform(slot, effect);
+    for (const effect of store.handle(event, nowMs, this.#context)) this.#perform(slot, effect);
     this.#hooks.handled(slot);
-    if (event.type === "tick" && store.forgettable(nowMs, this.#context!)) {
+    if (event.type === "tick" && store.forgettable(nowMs, this.#context)) {
       this.slots.delete(store.code);
     }
   }

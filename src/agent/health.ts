@@ -37,11 +37,6 @@ export class Health {
     this.#observer = observer;
   }
 
-  /** Why the coordinator cannot be reached, in words for a refusal. */
-  get unreachable(): string {
-    return this.#problems.get("coordinator") ?? "not connected";
-  }
-
   /** Notes that something is wrong, or (null) right again. The observer hears of changes. */
   report(name: string, problem: string | null): void {
     if ((this.#problems.get(name) ?? null) === problem) return;

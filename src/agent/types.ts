@@ -18,6 +18,8 @@ export interface AgentOptions {
   readonly incarnation: string;
   /** Where writes for this node can be sent, told to others; null for nowhere. */
   readonly address: string | null;
+  /** Milliseconds: the TTL to reckon with until the bucket's is known. */
+  readonly ttlMs?: number;
   /** Milliseconds; undefined: the TTL. */
   readonly graceMs?: number;
   readonly interestMs?: number;

@@ -113,3 +113,16 @@ export function pageOf(
   const codes = matching.slice(0, limit);
   return { codes, next: matching.length > limit ? codes[codes.length - 1] : null };
 }
+
+/** How many stores are held, ours but not yet to be granted, and elsewhere. */
+export function countsOf(
+  infos: readonly LeaseInfo[],
+): { held: number; waiting: number; foreign: number } {
+  const counts = { held: 0, waiting: 0, foreign: 0 };
+  for (const { state, held } of infos) {
+    if (state === "other") counts.foreign++;
+    else if (held) counts.held++;
+    else if (state === "self") counts.waiting++;
+  }
+  return counts;
+}

@@ -59,7 +59,7 @@ function startNats(
   nats: NatsRunOptions,
   events: BackendEvents,
 ): Backend {
-  const coordinator = NatsCoordinator.start({
+  const coordinator: NatsCoordinator = NatsCoordinator.start({
     urls: nats.urls,
     credentials: filesOf(nats),
     bucket: nats.bucket,
@@ -71,7 +71,7 @@ function startNats(
     address: run.address,
     clock,
     timers,
-  }, natsListener(events));
+  }, natsListener(events, () => coordinator.drift));
   return {
     coordinator,
     facts() {
@@ -96,13 +96,15 @@ function filesOf({ credentials, tls }: NatsRunOptions): CredentialFiles {
   };
 }
 
-function natsListener({ agent, log, onReached, onFatal }: BackendEvents): NatsListener {
+function natsListener(
+  { agent, log, onReached, onFatal }: BackendEvents,
+  drift: () => { readonly message: string } | null,
+): NatsListener {
   const warned = new Set<string>();
   return {
     onReady({ ttlMs, server, serverVersion, warnings, created }) {
-      const { health } = agent();
-      health.report("coordinator", null);
-      agent().setMisconfigured(null);
+      agent().setProblem(null);
+      agent().setMisconfigured(drift()?.message ?? null);
       agent().setTtl(ttlMs);
       log.event("info", "coordinator_ready", { server, version: serverVersion, ttl_ms: ttlMs });
       for (const bucket of created) log.event("info", "bucket_created", { bucket });
@@ -114,13 +116,11 @@ function natsListener({ agent, log, onReached, onFatal }: BackendEvents): NatsLi
       onReached();
     },
     onConnection(connected) {
-      const { health } = agent();
-      if (connected) health.report("coordinator", null);
-      else health.report("coordinator", "the connection to the coordinator is down");
+      agent().setProblem(connected ? null : "the connection is down");
       agent().setConnected(connected);
     },
     onProblem(problem) {
-      agent().health.report("coordinator", problem.message);
+      agent().setProblem(problem.message);
       if (!problem.fatal) return;
       agent().setMisconfigured(problem.message);
       onFatal(problem);

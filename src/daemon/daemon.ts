@@ -121,6 +121,7 @@ function join(
     node: options.node,
     incarnation,
     address: options.address,
+    ttlMs: options.ttlMs ?? undefined,
     graceMs: options.graceMs ?? undefined,
     interestMs: options.interestMs,
     drainMs: options.drainMs,

@@ -63,7 +63,7 @@ export function gate3Lease(
   context: LeaseContext,
 ): Verdict {
   if (!context.connected) {
-    return guard.waitLease ? "wait" : unavailable(store, "not connected");
+    return guard.waitLease ? "wait" : unavailable(store, context.downReason ?? "not connected");
   }
   if (isOpen(lease, nowMs, context)) return "pass";
   if (guard.waitLease || nowMs < guard.answerByMs) return "wait";

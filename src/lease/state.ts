@@ -227,6 +227,8 @@ export interface LeaseContext {
   readonly rules: Rules;
   /** Whether the connection is known to be up: nothing is sent while it is not. */
   readonly connected: boolean;
+  /** Why it is down, in words for a refusal. */
+  readonly downReason?: string;
   /** What this host's state directory knows of an incarnation; null: nothing, so it is foreign. */
   inherits(incarnation: string): Inheritance | null;
 }

@@ -183,7 +183,7 @@ export class Store {
       case "connected":
         return;
       case "disconnected":
-        return onUnreachable(m, "the connection is down");
+        return onUnreachable(m, m.context.downReason ?? "not connected");
       case "guard":
         return queue.arrive(m, event.guard);
       case "end":
