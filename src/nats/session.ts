@@ -41,6 +41,8 @@ export class Session {
   readonly link: Link;
   /** Null until the buckets were found fit. */
   requests: Requests | null = null;
+  /** What is to be said of the server's version. */
+  versionWarning: Finding | null = null;
   /** The newest round trip, in milliseconds. */
   rttMs: number | null = null;
   readonly #options: NatsOptions & { readonly bucket: string };
