@@ -14,7 +14,7 @@ import { EXIT_CONFIG, type Finding, SetupError } from "./setup_error.ts";
 import { checkServerVersion } from "./versions.ts";
 import type { WatchPosition } from "./watch.ts";
 
-/** How often the buckets are looked at (SPEC 1.4), in milliseconds. */
+/** How often the buckets are looked at, in milliseconds. */
 const LOOK_MS = 60_000;
 /** …while something is wrong that a person has to put right, so that it is seen soon. */
 const LOOK_FAULT_MS = 5_000;
