@@ -189,6 +189,12 @@ export function explainInspection(error: unknown, forbidden: string | null): Fin
         "or has no leader now",
     };
   }
+  if (error instanceof Error && error.name === "TimeoutError") {
+    return {
+      check: "jetstream",
+      message: "JetStream does not answer in time: it, or a bucket, may have no leader now",
+    };
+  }
   const text = error instanceof Error ? error.message : String(error);
   return error instanceof JetStreamApiError
     ? { check: "jetstream", message: `JetStream refuses: ${text} (${error.code})` }
