@@ -79,6 +79,7 @@ export async function listenOnPath(server: Server, options: PathOptions): Promis
   remove(temporary);
   await listenPrivately(server, temporary);
   try {
+    // The umask does not count where the directory has a default ACL.
     chmodSync(temporary, MODE);
     const made = lstatSync(temporary);
     await claim(temporary, options);

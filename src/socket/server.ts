@@ -67,6 +67,7 @@ export class SocketServer {
   #path: BoundPath | null = null;
   #reaper: ReturnType<typeof setInterval> | null = null;
   #lastId = 0;
+  #whenEmpty = (): void => {};
 
   constructor(options: ServerOptions) {
     this.#options = options;
@@ -115,9 +116,14 @@ export class SocketServer {
    * are read, or after a second. Resolves when all are closed.
    */
   async stop(): Promise<void> {
-    const closed = new Promise((resolve) => this.#server.close(resolve));
+    const closed = Promise.all([
+      new Promise((resolve) => this.#server.close(resolve)),
+      // The runtime may count a connection as closed before we were told.
+      new Promise<void>((resolve) => this.#whenEmpty = resolve),
+    ]);
     this.#path?.remove();
     for (const connection of this.#connections) connection.end();
+    if (this.#connections.size === 0) this.#whenEmpty();
     const kill = setTimeout(() => this.#destroyAll(), STOP_MS);
     await closed;
     clearTimeout(kill);
@@ -169,6 +175,7 @@ export class SocketServer {
         new Error(`Cannot clean up after connection ${connection.id}: ${cause}`, { cause }),
       );
     }
+    if (this.#connections.size === 0) this.#whenEmpty();
   }
 
   /**
