@@ -5,7 +5,7 @@
  */
 import { createServer, type Server, type Socket } from "node:net";
 import type { Refusal } from "../lease/errors.ts";
-import { type BoundPath, listenOnDescriptor, listenOnPath, type SocketBound } from "./bind.ts";
+import { type BoundPath, listenOnDescriptor, listenOnPath } from "./bind.ts";
 import { encodeError, NO_ID } from "./codec.ts";
 import { Connection } from "./connection.ts";
 import { connectionLimit, MAX_TURNED_AWAY } from "./descriptors.ts";
@@ -13,6 +13,7 @@ import { Dispatcher } from "./dispatch.ts";
 import { descriptorOf } from "./handle.ts";
 import type { ConnectionHandle, Handlers } from "./handlers.ts";
 import type { SendWithFd } from "./output.ts";
+import type { SocketBound } from "./path_checks.ts";
 import type { Peer } from "./peers.ts";
 import type { Method } from "./protocol.ts";
 import { errorObject } from "./refusals.ts";

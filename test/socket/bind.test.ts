@@ -15,7 +15,7 @@ import {
 } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { SocketError } from "../../src/socket/bind.ts";
+import { SocketError } from "../../src/socket/path_checks.ts";
 import { SocketServer } from "../../src/socket/server.ts";
 import {
   openOptions,

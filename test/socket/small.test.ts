@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { type Kind, KINDS } from "../../src/lease/errors.ts";
 import { takeActivationFd } from "../../src/socket/activation.ts";
-import { SocketError } from "../../src/socket/bind.ts";
+import { SocketError } from "../../src/socket/path_checks.ts";
 import { connectionLimit } from "../../src/socket/descriptors.ts";
 import { errorObject, unknownMethod } from "../../src/socket/refusals.ts";
 import { suggest } from "../../src/socket/suggest.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 import { takeActivationFd } from "../../../src/socket/activation.ts";
-import { SocketError } from "../../../src/socket/bind.ts";
+import { SocketError } from "../../../src/socket/path_checks.ts";
 import { SocketServer } from "../../../src/socket/server.ts";
 import { openOptions } from "./server.ts";
 
