@@ -8,7 +8,7 @@ import type { Refusal } from "../lease/errors.ts";
 import { type BoundPath, listenOnDescriptor, listenOnPath } from "./bind.ts";
 import { encodeError, NO_ID } from "./codec.ts";
 import { Connection } from "./connection.ts";
-import { connectionLimit, MAX_TURNED_AWAY } from "./descriptors.ts";
+import { connectionLimit, MAX_TURNED_AWAY } from "./limits.ts";
 import { Dispatcher } from "./dispatch.ts";
 import { descriptorOf } from "./handle.ts";
 import type { ConnectionHandle, Handlers } from "./handlers.ts";
@@ -35,9 +35,8 @@ export interface ServerOptions {
   /** RLIMIT_NOFILE: fewer connections are taken if it is low. */
   readonly descriptors: number;
   /**
-   * Requests of one connection that may await their answers at once; no more are read meanwhile.
-   * Must be above `--max-waiters` plus `--max-grants`: else a client's waiting guards could keep the
-   * `release` from being read that they wait for.
+   * Requests of one connection that may await their answers at once; no more are read meanwhile. See
+   * {@linkcode inFlightLimit}.
    */
   readonly maxInFlight: number;
   /** SO_PEERCRED of a connected socket. Throws if the kernel does not tell. */
