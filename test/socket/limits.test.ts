@@ -270,6 +270,7 @@ os.kill(os.getpid(), 9)
     for (let id = 0; id < 50; id++) client.request(id, "guard", { store: "a" });
     for (let done = 0; done < 50; done++) {
       while (waiting.length === 0) await new Promise<void>((resolve) => wake = resolve);
+      // Time in which too many could come.
       await Bun.sleep(1);
       expect(waiting.length).toBeLessThanOrEqual(10);
       waiting.shift()!.fail({ kind: "busy", message: "b" });
