@@ -167,7 +167,6 @@ describe("Connection", () => {
     const server = await TestServer.start({ guard: () => {} });
     const agent = await connect({ socket: server.path });
     const call = failure(agent.call("guard", { store: "a" }));
-    await Bun.sleep(1);
     await server[Symbol.asyncDispose]();
     const error = await call;
     expect(error).toBeInstanceOf(AgentUnreachable);

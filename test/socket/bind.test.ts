@@ -13,8 +13,9 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { createServer } from "node:net";
 import { join } from "node:path";
-import { SocketError } from "../../src/socket/bind.ts";
+import { SocketError } from "../../src/socket/path_checks.ts";
 import { SocketServer } from "../../src/socket/server.ts";
 import {
   openOptions,
@@ -55,6 +56,18 @@ async function heldOver(path: string): Promise<unknown> {
   return (await client.message()).result;
 }
 
+/** Waits for a file in an empty directory, not letting much happen after it was made. */
+async function untilBound(directory: string): Promise<string> {
+  while (true) {
+    for (let i = 0; i < 20; i++) {
+      const [name] = readdirSync(directory);
+      if (name !== undefined) return join(directory, name);
+      await null;
+    }
+    await new Promise(setImmediate);
+  }
+}
+
 async function failure(path: string): Promise<SocketError> {
   const error = await newServer().listen(path).then(() => null, (error) => error);
   expect(error).toBeInstanceOf(SocketError);
@@ -87,6 +100,30 @@ describe("SocketServer listen()", () => {
       expect(readdirSync(directory.path)).toEqual([]);
     },
   );
+
+  test("is at no time wider open than 0660", async () => {
+    using directory = new TemporaryDirectory();
+    const server = newServer();
+    const umask = process.umask(0);
+    const listening = server.listen(join(directory.path, "agent.sock"));
+    const temporary = await untilBound(directory.path);
+    expect((statSync(temporary).mode & 0o7777).toString(8)).toBe("660");
+    await listening;
+    process.umask(umask);
+    await server.stop();
+  });
+
+  test("refuses when another takes the path just before it does", async () => {
+    using directory = new TemporaryDirectory();
+    const path = join(directory.path, "agent.sock");
+    const server = newServer();
+    const listening = server.listen(path).then(() => null, (error) => error);
+    await untilBound(directory.path);
+    const other = createServer().listen(path);
+    expect(await listening).toMatchObject({ name: "SocketError", exit: 73, pid: process.pid });
+    expect(readdirSync(directory.path)).toEqual(["agent.sock"]);
+    other.close();
+  });
 
   test("replaces a socket file that an agent left that was killed", async () => {
     using directory = new TemporaryDirectory();

@@ -1,8 +1,10 @@
 import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import type { ConnectionHandle, Handlers, Reply } from "../../src/socket/handlers.ts";
 import { PeerPolicy } from "../../src/socket/peers.ts";
 import { type GuardResult, MAX_BACKLOG_BYTES } from "../../src/socket/protocol.ts";
-import { python, RawClient, TestServer } from "./support/server.ts";
+import { python, RawClient, TemporaryDirectory, TestServer } from "./support/server.ts";
 
 const HELD: Handlers = { held: (_params, _connection, reply) => reply.ok({ held: true }) };
 
@@ -15,6 +17,38 @@ const LEASE = {
   address: null,
   epoch: 1,
 } as const;
+
+/** Python that connects 500 times, keeps all, and counts what became of them. */
+const CROWD = `
+import socket, sys, select, time
+crowd = []
+for i in range(500):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(sys.argv[1])
+    crowd.append(s)
+    s.sendall(b'{"jsonrpc":"2.0","id":%d,"method":"held","params":{"store":"held"}}\\n' % i)
+kept = 0
+for i, s in enumerate(crowd):
+    answer = s.recv(65536)
+    kept += b'"result":{"held":true}' in answer
+    assert b'"result"' in answer or b'"kind":"limit"' in answer, answer
+print("%d kept, %d turned away" % (kept, len(crowd) - kept))
+`;
+
+function spawnLimited(descriptors: number, ...args: string[]) {
+  const program = join(import.meta.dir, "support", "serve.ts");
+  const shell = `ulimit -n ${descriptors}; exec "$0" "$@"`;
+  return Bun.spawn(["sh", "-c", shell, process.execPath, program, ...args], {
+    stdin: "pipe",
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+}
+
+function cpuTicks(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");
+  return Number(fields[11]) + Number(fields[12]);
+}
 
 describe("SocketServer limits", () => {
   test("tells connection 1,025 limit and closes it; another may come when one has gone", async () => {
@@ -55,6 +89,26 @@ while data := s.recv(65536):
   test("takes fewer connections when the process may open few files", async () => {
     await using server = await TestServer.start(HELD, { descriptors: 256 });
     expect(server.server.maxConnections).toBe(64);
+  });
+
+  test("never runs out of descriptors, nor spins, in a crowd", async () => {
+    using directory = new TemporaryDirectory();
+    const path = join(directory.path, "agent.sock");
+    const child = spawnLimited(256, path, "descriptors=256");
+    await child.stdout.getReader().read();
+    using first = await RawClient.connect(path);
+    first.request(1, "held", { store: "held" });
+    await first.message();
+    const printed = await python(CROWD, path);
+    expect(printed.trim()).toBe("63 kept, 437 turned away");
+    first.request(2, "held", { store: "held" });
+    expect((await first.message()).result).toEqual({ held: true });
+    const before = cpuTicks(child.pid);
+    await Bun.sleep(500);
+    // Of 50 ticks; a loop that spins takes nearly all.
+    expect(cpuTicks(child.pid) - before).toBeLessThan(20);
+    child.stdin.end();
+    expect(await child.exited).toBe(0);
   });
 
   test("tells a forbidden peer so and closes", async () => {
@@ -216,6 +270,7 @@ os.kill(os.getpid(), 9)
     for (let id = 0; id < 50; id++) client.request(id, "guard", { store: "a" });
     for (let done = 0; done < 50; done++) {
       while (waiting.length === 0) await new Promise<void>((resolve) => wake = resolve);
+      // Time in which too many could come.
       await Bun.sleep(1);
       expect(waiting.length).toBeLessThanOrEqual(10);
       waiting.shift()!.fail({ kind: "busy", message: "b" });

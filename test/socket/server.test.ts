@@ -241,6 +241,40 @@ os.kill(os.getpid(), 9)
     }
   });
 
+  test("sends all answers to a half-closed client although it is notified meanwhile", async () => {
+    let watcher: ConnectionHandle | null = null;
+    await using server = await TestServer.start({
+      held: (_params, _connection, reply) => reply.ok({ held: { ["x".repeat(4_000_000)]: true } }),
+      unwatch(_params, connection, reply) {
+        watcher = connection;
+        reply.ok({});
+      },
+    });
+    const output = python(
+      `
+import socket, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.sendall(b'{"jsonrpc":"2.0","id":1,"method":"unwatch","params":{"subscription":"s"}}\\n')
+s.sendall(b'{"jsonrpc":"2.0","id":2,"method":"held","params":{"store":"a"}}\\n')
+s.shutdown(socket.SHUT_WR)
+time.sleep(0.2)
+data = b""
+while part := s.recv(65536): data += part
+print(len(data), data.count(b"\\n"))
+`,
+      server.path,
+    );
+    while (server.closed.length === 0) {
+      // deno-lint-ignore no-explicit-any -- assigned in a handler, which the checker does not see
+      (watcher as any)?.notify("lost", { token: "t", store: "a", kind: "lost", message: "m" });
+      await Bun.sleep(20);
+    }
+    const [bytes, lines] = (await output).split(" ").map(Number);
+    expect(bytes).toBeGreaterThan(4_000_000);
+    expect(lines).toBeGreaterThanOrEqual(2);
+  });
+
   test("lives on when cleaning up after a connection fails", async () => {
     await using server = await TestServer.start(HELD, {
       onClose: () => {
@@ -251,6 +285,23 @@ os.kill(os.getpid(), 9)
     await server.untilClosed(1);
     await new Promise(setImmediate);
     expect(String(server.errors[0])).toContain("Cannot clean up after connection 1: Error: fault");
+  });
+
+  test("stop() drops what is answered after it, and closes in time", async () => {
+    const { handlers, waiting, untilWaiting } = slowGuards();
+    const server = await TestServer.start(handlers);
+    using client = await RawClient.connect(server.path);
+    client.request(1, "held", { store: "a" });
+    client.request(2, "guard", { store: "a" });
+    await untilWaiting(1);
+    const stopped = server[Symbol.asyncDispose]();
+    expect(waiting[0].connection.closed).toBe(true);
+    waiting[0].reply.ok(GRANT);
+    expect((await client.message()).id).toBe(1);
+    expect(await client.line()).toBeNull();
+    await stopped;
+    expect(server.closed).toEqual([1]);
+    expect(server.errors).toEqual([]);
   });
 
   test("stop() sends what was answered before it closes", async () => {

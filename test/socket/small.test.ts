@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { type Kind, KINDS } from "../../src/lease/errors.ts";
 import { takeActivationFd } from "../../src/socket/activation.ts";
-import { SocketError } from "../../src/socket/bind.ts";
-import { connectionLimit } from "../../src/socket/descriptors.ts";
+import { SocketError } from "../../src/socket/path_checks.ts";
+import { connectionLimit, inFlightLimit } from "../../src/socket/limits.ts";
 import { errorObject, unknownMethod } from "../../src/socket/refusals.ts";
 import { suggest } from "../../src/socket/suggest.ts";
 
@@ -32,6 +32,13 @@ describe("connectionLimit()", () => {
     expect(connectionLimit(1_024, 1_024)).toBe(448);
     expect(connectionLimit(10, 1_024)).toBe(10);
     expect(connectionLimit(1_024, 64)).toBe(1);
+  });
+});
+
+describe("inFlightLimit()", () => {
+  test("leaves room for a release behind all the guards that may wait", () => {
+    expect(inFlightLimit(10_000, 1_024)).toBe(16_384);
+    expect(inFlightLimit(50_000, 2_000)).toBeGreaterThan(52_000);
   });
 });
 

@@ -1,11 +1,11 @@
 /**
  * A program that serves a few methods on the path given as its first argument, until its standard input ends:
  * prints `listening`, or why it cannot, and how it would exit. Further arguments: `umask=OCTAL`,
- * `activated` (takes the socket as systemd passes it).
+ * `descriptors=N` (the limit of open files it believes in). Takes the socket as systemd passes it.
  * @module
  */
 import { takeActivationFd } from "../../../src/socket/activation.ts";
-import { SocketError } from "../../../src/socket/bind.ts";
+import { SocketError } from "../../../src/socket/path_checks.ts";
 import { SocketServer } from "../../../src/socket/server.ts";
 import { openOptions } from "./server.ts";
 
@@ -13,6 +13,7 @@ const [path, ...options] = process.argv.slice(2);
 for (const option of options) {
   if (option.startsWith("umask=")) process.umask(parseInt(option.slice(6), 8));
 }
+const descriptors = options.find((option) => option.startsWith("descriptors="));
 const server = new SocketServer({
   ...openOptions({
     held: (params, _connection, reply) => reply.ok({ held: params.store === "held" }),
@@ -20,6 +21,7 @@ const server = new SocketServer({
     guard: () => {},
     release: (_params, _connection, reply) => void setImmediate(() => reply.ok({})),
   }),
+  ...(descriptors && { descriptors: Number(descriptors.slice(12)) }),
   onError: (error) => console.error(error),
 });
 try {
