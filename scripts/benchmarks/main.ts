@@ -5,6 +5,7 @@
 import { coordinator } from "./coordinator.ts";
 import { guard } from "./guard.ts";
 import { held } from "./held.ts";
+import { socket } from "./socket.ts";
 import { start } from "./start.ts";
 
 const BENCHMARKS: Readonly<Record<string, () => Promise<void>>> = {

@@ -28,6 +28,8 @@ export interface AgentOptions {
   readonly maxWaiters: number;
   /** Guards and grants of one connection. */
   readonly maxGrants: number;
+  /** Guards and grants of all connections: each may have a lock file open. */
+  readonly maxLocks: number;
   /** Why there is no coordinator behind this agent; null where there is one. */
   readonly standalone: string | null;
   /** All of them, but in the simulator. */

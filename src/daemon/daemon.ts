@@ -10,13 +10,14 @@ import { FlockLockFiles } from "../disk/lock_files.ts";
 import { StateDir, StateDirError } from "../disk/state_dir.ts";
 import { SetupError } from "../nats/setup_error.ts";
 import { type Log, openLog } from "../service/log.ts";
-import { SocketError } from "../socket/bind.ts";
+import { SocketError } from "../socket/path_checks.ts";
 import { setDescriptorLimit } from "../sys/process.ts";
 import { VERSION } from "../version.ts";
 import { type Backend, startBackend } from "./coordinators.ts";
 import { Lifetime } from "./lifetime.ts";
 import { StateMemory } from "./memory.ts";
 import { LogObserver } from "./observer.ts";
+import { lockLimit } from "../socket/limits.ts";
 import { openSocket, type Surface } from "./surface.ts";
 import { statusOf } from "./status.ts";
 import { readStoresFile } from "./stores_file.ts";
@@ -127,6 +128,7 @@ function join(
     drainMs: options.drainMs,
     maxWaiters: options.limits.maxWaiters,
     maxGrants: options.limits.maxGrants,
+    maxLocks: lockLimit(made.descriptors),
     standalone: options.coordinator.kind === "standalone" ? options.coordinator.reason : null,
   }, {
     clock,

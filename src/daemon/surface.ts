@@ -7,6 +7,7 @@ import type { Client } from "../agent/types.ts";
 import type { RunOptions } from "../cli/run_options.ts";
 import type { Log } from "../service/log.ts";
 import { takeActivationFd } from "../socket/activation.ts";
+import { inFlightLimit } from "../socket/limits.ts";
 import { groupsFromProc, PeerPolicy } from "../socket/peers.ts";
 import type { StatusResult } from "../socket/protocol.ts";
 import { SocketServer } from "../socket/server.ts";
@@ -47,7 +48,7 @@ export function openSocket(agent: Agent, surface: SurfaceOptions): Surface {
     handlers: handlersOf(agent, surface.status, (pid) => memory.clientConnected(pid)),
     maxConnections: limits.maxConnections,
     descriptors,
-    maxInFlight: limits.maxWaiters + limits.maxGrants + 1,
+    maxInFlight: inFlightLimit(limits.maxWaiters, limits.maxGrants),
     peerCredentials: peerOf,
     sendWithFd: sendWithDescriptor,
     socketBound: isSocketBound,

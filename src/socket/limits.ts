@@ -27,6 +27,11 @@ export function connectionLimit(wanted: number, descriptors: number): number {
   return Math.max(1, Math.min(wanted, Math.floor(free / 2)));
 }
 
+/** How many lock files may be open at once: the half that connections leave. */
+export function lockLimit(descriptors: number): number {
+  return Math.max(1, Math.floor((descriptors - RESERVED - MAX_TURNED_AWAY) / 2));
+}
+
 /**
  * How many requests of one connection may await their answers. More than `--max-waiters` and
  * `--max-grants` allow guards and releases: else a client's waiting guards could keep the `release`

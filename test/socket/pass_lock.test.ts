@@ -3,7 +3,7 @@ import { closeSync, openSync, readdirSync, readlinkSync, writeFileSync } from "n
 import { join } from "node:path";
 import type { Handlers } from "../../src/socket/handlers.ts";
 import type { GuardResult } from "../../src/socket/protocol.ts";
-import { sendWithFd } from "./support/ffi.ts";
+import { sendWithDescriptor as sendWithFd } from "../../src/sys/unix_socket.ts";
 import { python, TemporaryDirectory, TestServer } from "./support/server.ts";
 
 function grant(store: string): GuardResult {

@@ -2,14 +2,13 @@
  * What the socket protocol costs: round trips of an empty handler through our server, and through
  * server and client, against a bare `node:net` echo of the same numbers of bytes. All interleaved in
  * one run, so that the machine's moods meet them alike; then requests a second when pipelined.
- *
- * Prints a JSON line a figure. `bun scripts/bench-socket.ts [ROUNDS]`
  * @module
  */
 import { connect as connectSocket, createServer } from "node:net";
-import { connect, type Connection } from "../src/client/mod.ts";
-import { SocketServer } from "../src/socket/server.ts";
-import { openOptions, spawnProgram, TemporaryDirectory } from "../test/socket/support/server.ts";
+import { connect, type Connection } from "../../src/client/mod.ts";
+import { SocketServer } from "../../src/socket/server.ts";
+import { print, quantile } from "./figures.ts";
+import { openOptions, TemporaryDirectory } from "../../test/socket/support/server.ts";
 
 const STORE = "0123456789abcdef0123456789abcdef01234567";
 const PARAMS = { token: "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFG", store: STORE };
@@ -17,6 +16,7 @@ const RESULT = { store: STORE, epoch: 1234567890, revision: 1234567891, remainin
 const REQUEST = line({ jsonrpc: "2.0", id: 1000, method: "verify", params: PARAMS });
 const ANSWER = line({ jsonrpc: "2.0", id: 1000, result: RESULT });
 
+const ROUNDS = 20_000;
 const WARM_UP_ROUNDS = 2_000;
 /** Requests that are under way at once when pipelined. */
 const DEPTH = 500;
@@ -64,18 +64,8 @@ function exchangeOver(path: string): Promise<Exchange> {
   return new Promise((resolve) => socket.on("connect", () => resolve(exchange)));
 }
 
-function report(name: string, value: number, unit: string, vs?: { name: string; value: number }) {
-  const rounded = Number(value.toPrecision(4));
-  const compared = vs && { vs: vs.name, ratio: Number((value / vs.value).toFixed(3)) };
-  console.log(JSON.stringify({ name, value: rounded, unit, ...compared }));
-}
-
-function median(values: Float64Array): number {
-  return values.slice().sort()[Math.floor(values.length / 2)];
-}
-
 async function roundTrips(kinds: Record<string, () => Promise<unknown>>, rounds: number) {
-  const times = Object.keys(kinds).map(() => new Float64Array(rounds));
+  const times = Object.keys(kinds).map(() => new Array<number>(rounds));
   for (let round = -WARM_UP_ROUNDS; round < rounds; round++) {
     let index = 0;
     for (const exchange of Object.values(kinds)) {
@@ -87,16 +77,19 @@ async function roundTrips(kinds: Record<string, () => Promise<unknown>>, rounds:
     }
   }
   const [first, ...others] = Object.keys(kinds);
-  const base = { name: first, value: median(times[0]) };
-  report(`socket_${first}_p50`, base.value, "us");
-  others.forEach((name, i) => report(`socket_${name}_p50`, median(times[i + 1]), "us", base));
+  const vs = quantile(times[0], 0.5);
+  print({ name: `socket_${first}_p50`, value: vs, unit: "us" });
+  others.forEach((name, i) =>
+    print({ name: `socket_${name}_p50`, value: quantile(times[i + 1], 0.5), unit: "us", vs })
+  );
 }
 
 async function requestsASecond(name: string, batch: () => Promise<unknown>): Promise<void> {
   await batch();
   const start = Bun.nanoseconds();
   for (let i = 0; i < BATCHES; i++) await batch();
-  report(name, (BATCHES * DEPTH) / ((Bun.nanoseconds() - start) / 1e9), "requests/s");
+  const value = (BATCHES * DEPTH) / ((Bun.nanoseconds() - start) / 1e9);
+  print({ name, value, unit: "1/s" });
 }
 
 async function measure(agent: Connection, directory: string, rounds: number): Promise<void> {
@@ -115,21 +108,21 @@ async function measure(agent: Connection, directory: string, rounds: number): Pr
   );
 }
 
-async function main(rounds: number): Promise<void> {
+/** The socket library alone, without an agent behind it. */
+export async function socket(): Promise<void> {
   using directory = new TemporaryDirectory();
-  const child = spawnProgram("../../../scripts/bench-socket.ts", "serve", directory.path);
+  const child = Bun.spawn({
+    cmd: [process.execPath, import.meta.path, "serve", directory.path],
+    stdout: "pipe",
+    stderr: "inherit",
+  });
   await child.stdout.getReader().read();
   const agent = await connect({ socket: `${directory.path}/agent.sock` });
   try {
-    await measure(agent, directory.path, rounds);
+    await measure(agent, directory.path, ROUNDS);
   } finally {
     child.kill();
   }
 }
 
-const [first, directory] = process.argv.slice(2);
-if (first === "serve") await serve(directory);
-else {
-  await main(Number(first ?? 20_000));
-  process.exit(0);
-}
+if (import.meta.main) await serve(process.argv[3]);
