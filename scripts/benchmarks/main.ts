@@ -10,8 +10,9 @@ import { start } from "./start.ts";
 
 const BENCHMARKS: Readonly<Record<string, () => Promise<void>>> = {
   coordinator,
-  guard,
+  socket,
   held,
+  guard,
   start,
 };
 

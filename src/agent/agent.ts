@@ -110,21 +110,7 @@ export class Agent {
   #beforeTheGates(client: Client, { store }: GuardParams): Refusal | null {
     if (this.#draining) return refuse.draining(store);
     if (this.#misconfigured !== null) return refuse.misconfigured(store, this.#misconfigured);
-    const { maxWaiters, maxGrants, maxLocks } = this.options;
-    const { waiters, grants } = this.#callers.counts;
-    if (waiters + grants >= maxLocks) {
-      return refuse.limit(store, `${maxLocks} guards and grants need all descriptors (ulimit -n)`);
-    }
-    if (waiters >= maxWaiters) {
-      return refuse.limit(store, `${maxWaiters} guards are waiting already (--max-waiters)`);
-    }
-    if (this.#callers.of(client) >= maxGrants) {
-      return refuse.limit(
-        store,
-        `this connection has ${maxGrants} guards and grants (--max-grants)`,
-      );
-    }
-    return null;
+    return this.#callers.overLimit(client, store, this.options);
   }
 
   /** The commit-point check for a running write. */

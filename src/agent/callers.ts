@@ -8,8 +8,17 @@ import * as refuse from "../lease/refusals.ts";
 import type { CallerEffect } from "./engine.ts";
 import { type GuardEntry, Requests } from "./requests.ts";
 import type { Slot } from "./slot.ts";
-import type { AgentPorts, Answer, Client, Granted, GuardParams, Verified } from "./types.ts";
+import type {
+  AgentOptions,
+  AgentPorts,
+  Answer,
+  Client,
+  Granted,
+  GuardParams,
+  Verified,
+} from "./types.ts";
 
+type Limits = Pick<AgentOptions, "maxWaiters" | "maxGrants" | "maxLocks">;
 type Granting = Extract<CallerEffect, { type: "granted" }>;
 
 /** Everybody who asked for something. */
@@ -27,9 +36,20 @@ export class Callers {
     return { waiters, grants };
   }
 
-  /** How many guards and grants a client has. */
-  of(client: Client): number {
-    return this.#requests.of(client);
+  /** Why this client may not ask for another guard; null if it may. */
+  overLimit(client: Client, store: string, limits: Limits): Refusal | null {
+    const { maxWaiters, maxGrants, maxLocks } = limits;
+    const { waiters, grants } = this.counts;
+    if (waiters + grants >= maxLocks) {
+      return refuse.limit(store, `${maxLocks} guards and grants need all descriptors (ulimit -n)`);
+    }
+    if (waiters >= maxWaiters) {
+      return refuse.limit(store, `${maxWaiters} guards are waiting already (--max-waiters)`);
+    }
+    return this.#requests.of(client) < maxGrants ? null : refuse.limit(
+      store,
+      `this connection has ${maxGrants} guards and grants (--max-grants)`,
+    );
   }
 
   /** Notes a guard; returns the number it has in the core. */

@@ -220,6 +220,7 @@ export function isSocketBound(path: string): boolean {
     sendDatagram(path, new Uint8Array(0));
     return true;
   } catch (error) {
-    return !(error instanceof SysError && error.errno === ERRNO.ECONNREFUSED);
+    const gone: readonly number[] = [ERRNO.ECONNREFUSED, ERRNO.ENOENT];
+    return !(error instanceof SysError && gone.includes(error.errno));
   }
 }
