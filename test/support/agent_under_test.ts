@@ -13,7 +13,7 @@ export const AGENT = join(import.meta.dir, "../../dist/agent");
 /** What a finished process left. */
 export interface Finished {
   readonly exit: number | null;
-  readonly signal: string | null;
+  readonly signal: string | number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
@@ -131,7 +131,7 @@ export async function finish(
 export async function until<T>(look: () => T | null | undefined | false): Promise<T> {
   while (true) {
     const found = look();
-    if (found) return found;
+    if (found !== null && found !== undefined && found !== false) return found;
     await Bun.sleep(10);
   }
 }
