@@ -139,7 +139,8 @@ export class Agent {
     this.#watches.clientGone(client);
     for (const { id, slot } of this.#callers.ofClient(client)) {
       this.#engine.dispatch(slot, { type: "end", id, gone: true });
-      this.#callers.forget(id);
+      // A guard that was not granted ends without a word.
+      if (this.#callers.has(id)) this.#callers.forget(id);
     }
   }
 

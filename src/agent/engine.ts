@@ -126,6 +126,7 @@ export class Engine {
         pinned: this.#pinned.has(code),
         stranger: memory.strangers.has(code),
         graceUntilMs: memory.graces.get(code) ?? 0,
+        lingerUntilMs: memory.lingerUntilMs(code),
       }),
       locks: new Map(),
     };

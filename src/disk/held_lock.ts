@@ -95,7 +95,10 @@ function readFence(fd: number): Fence | null {
 function peekFence(fd: number): Fence | null {
   for (let tries = 3; tries > 0; tries--) {
     const bytes = readStart(fd);
-    if (bytes.equals(readStart(fd))) return parseFence(bytes);
+    if (!bytes.equals(readStart(fd))) continue;
+    const fence = parseFence(bytes);
+    // A writer can be held up within its copy: what is not whole names nobody.
+    return fence === null || fence.node === "" ? null : fence;
   }
   return null;
 }

@@ -57,6 +57,7 @@ export function exploreForeign(
     puzzledAtMs: 0,
     eager: past.eager,
     found,
+    heirOf: null,
   };
 }
 

@@ -45,6 +45,19 @@ export function inGrace(store: string, leftMs: number): Refusal {
   };
 }
 
+/** An earlier agent of this host was killed, and clients that it had given grants still run. */
+export function clientsLeft(store: string, leftMs: number): Refusal {
+  const left = seconds(Math.max(1, Math.ceil(leftMs)));
+  return {
+    kind: "grace",
+    message:
+      `Cannot guard store ${store} yet: the agent was restarted, and a process to which it ` +
+      `had given a grant before still runs; wait for it to end, at most ${left}`,
+    // It can end any moment.
+    retryAfterMs: Math.max(1, Math.min(CLIENTS_RETRY_MS, Math.ceil(leftMs))),
+  };
+}
+
 /** The turn is not free within the wait; `pid` has it, where somebody has a grant. */
 export function turnTaken(store: string, pid: number | null): Refusal {
   const who = pid === null ? "another write" : `process ${pid}`;
@@ -129,6 +142,9 @@ export function limit(store: string, reason: string): Refusal {
     retryAfterMs: 1_000,
   };
 }
+
+/** How soon to ask again whether the processes of an earlier agent are gone. */
+const CLIENTS_RETRY_MS = 1_000;
 
 function seconds(ms: number): string {
   return ms < 1_000 ? `${ms} ms` : `${(ms / 1_000).toFixed(1)} s`;

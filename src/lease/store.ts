@@ -45,7 +45,13 @@ export class Store {
 
   constructor(
     code: string,
-    options: { nowMs: number; pinned?: boolean; stranger?: boolean; graceUntilMs?: number },
+    options: {
+      nowMs: number;
+      pinned?: boolean;
+      stranger?: boolean;
+      graceUntilMs?: number;
+      lingerUntilMs?: number;
+    },
   ) {
     this.pinned = options.pinned ?? false;
     this.#state = {
@@ -66,6 +72,7 @@ export class Store {
       newerOnDisk: 0,
       dueMs: Infinity,
     };
+    this.#state.grants.linger(options.lingerUntilMs ?? 0);
   }
 
   get code(): string {
@@ -223,6 +230,12 @@ export class Store {
       nowMs - lastAskedMs < context.timing.interestMs;
   }
 
+  /** Whether a clean release now could overtake a write of ours, or of those who ran here before us. */
+  #mayStillWrite(nowMs: number): boolean {
+    const { lease, grants } = this.#state;
+    return grants.mayStillWrite(nowMs) || (lease.phase === "ours" && lease.awaited !== null);
+  }
+
   /** Tries to hold a wanted store; gives an unwanted one back once no write of ours can run. */
   #maintain(m: Moment): void {
     const { store, nowMs, context } = m;
@@ -236,7 +249,7 @@ export class Store {
     if (lease.phase !== "ours") return;
     granted.warn(m);
     if (wanted || lease.releaseReason !== null || store.passing.size > 0) return;
-    if (context.rules.drainFirst && store.grants.mayStillWrite(nowMs)) return;
+    if (context.rules.drainFirst && this.#mayStillWrite(nowMs)) return;
     m.stepLease({ type: "release", reason: store.blocked?.reason ?? "idle" });
   }
 

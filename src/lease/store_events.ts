@@ -74,6 +74,8 @@ export type StoreEffect =
     readonly guardId: number;
     readonly epoch: number;
     readonly pid: number;
+    /** How long what its client may leave running can write at most, once neither of us is there. */
+    readonly lingerMs: number;
   }
   | ({ readonly type: "granted"; readonly id: number; readonly lockId: number } & GrantFacts)
   | { readonly type: "refused"; readonly id: number; readonly refusal: Refusal }
@@ -83,6 +85,6 @@ export type StoreEffect =
   | { readonly type: "expiring"; readonly id: number; readonly deadlineMs: number }
   | { readonly type: "renewed"; readonly id: number; readonly deadlineMs: number }
   | { readonly type: "grant_lost"; readonly id: number; readonly refusal: Refusal }
-  /** The grant is over and forgotten. */
-  | { readonly type: "grant_ended"; readonly id: number }
+  /** The grant is over and forgotten; what its client left running may write until `lingerUntilMs`. */
+  | { readonly type: "grant_ended"; readonly id: number; readonly lingerUntilMs: number }
   | { readonly type: "answer"; readonly id: number; readonly held: boolean };
