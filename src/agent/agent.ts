@@ -215,19 +215,19 @@ export class Agent {
     if (this.#draining) return;
     this.#draining = true;
     const slots = [...this.#engine.slots.values()];
-    this.#giveUp(slots, { reason: "shutdown", untilMs: Infinity }, done);
+    this.#engine.refuseNew("shutdown");
+    this.#giveUp(slots, { reason: "shutdown", forMs: Infinity }, done);
   }
 
   /** The same for one store, or all (null), which are not acquired again for `forMs`. */
   stepdown(store: string | null, forMs: number | null, done: Drained): void {
     const slots = store === null ? [...this.#engine.slots.values()] : [this.#engine.slot(store)];
     const holdOffMs = forMs ?? this.#engine.context.timing.ttlMs;
-    const untilMs = this.#ports.clock.bootMs() + holdOffMs;
-    this.#giveUp(slots, { reason: "stepdown", untilMs }, done);
+    this.#giveUp(slots, { reason: "stepdown", forMs: holdOffMs }, done);
   }
 
-  #giveUp(slots: Slot[], block: { reason: string; untilMs: number }, done: Drained): void {
-    this.#drains.begin(slots, block, { forMs: this.options.drainMs, done });
+  #giveUp(slots: Slot[], block: { reason: string; forMs: number }, done: Drained): void {
+    this.#drains.begin(slots, block, { withinMs: this.options.drainMs, done });
   }
 
   /** Lets go of everything at once: timers and locks. Leases age out. */

@@ -41,6 +41,8 @@ export class Engine {
   readonly #pending: { slot: Slot; event: StoreEvent }[] = [];
   #pinned: ReadonlySet<string> = new Set();
   #handling = false;
+  /** Why stores that become known now are not acquired; null while they are. */
+  #refusing: string | null = null;
   #context: LeaseContext;
   /** The store whose event is being handled. */
   #current = "";
@@ -131,6 +133,8 @@ export class Engine {
       locks: new Map(),
     };
     this.slots.set(code, slot);
+    const reason = this.#refusing;
+    if (reason !== null) this.dispatch(slot, { type: "drain", reason, forMs: Infinity });
     return slot;
   }
 
@@ -149,6 +153,11 @@ export class Engine {
       this.#handling = false;
     }
     this.#schedule();
+  }
+
+  /** From now on no store is acquired that somebody asks about for the first time. */
+  refuseNew(reason: string): void {
+    this.#refusing = reason;
   }
 
   /** Lets go of timer and locks at once. */

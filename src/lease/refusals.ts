@@ -102,12 +102,12 @@ export function staleEpoch(store: string, epoch: number, seen: number): Refusal 
 }
 
 /** The agent is shutting down or the store was stepped down. */
-export function draining(store: string, leftMs?: number): Refusal {
+export function draining(store: string, leftMs = Infinity): Refusal {
   return {
     kind: "draining",
     message: `Cannot guard store ${store}: this agent is giving its leases up; ` +
       "send the write to another node or try again later",
-    ...(leftMs === undefined ? {} : { retryAfterMs: Math.max(1, Math.ceil(leftMs)) }),
+    ...(leftMs === Infinity ? {} : { retryAfterMs: Math.max(1, Math.ceil(leftMs)) }),
   };
 }
 

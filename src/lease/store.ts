@@ -14,7 +14,7 @@ import { Grants } from "./grants.ts";
 import { isOpen } from "./keep.ts";
 import { Locks } from "./locks.ts";
 import * as queue from "./queue.ts";
-import { onAsk, onDrain, onEnd, onUnreachable, stepLease, sweep } from "./notes.ts";
+import { beginHoldOff, onAsk, onDrain, onEnd, onUnreachable, stepLease, sweep } from "./notes.ts";
 import type { LeaseContext, LeaseState } from "./state.ts";
 import { wakeAtMs } from "./step.ts";
 import type { StoreEffect, StoreEvent } from "./store_events.ts";
@@ -208,7 +208,9 @@ export class Store {
       case "fence_written":
         return commit.onFenceWritten(m, event.guardId, event.error);
       case "drain":
-        return onDrain(m, event.reason, event.untilMs);
+        return onDrain(m, event.reason, event.forMs);
+      case "drain_over":
+        return beginHoldOff(m);
     }
   }
 
@@ -239,7 +241,8 @@ export class Store {
   /** Tries to hold a wanted store; gives an unwanted one back once no write of ours can run. */
   #maintain(m: Moment): void {
     const { store, nowMs, context } = m;
-    if (store.blocked !== null && nowMs >= store.blocked.untilMs) store.blocked = null;
+    // Later than that, so that whoever drains it sees it given up, though it be wanted again at once.
+    if (store.blocked !== null && nowMs > store.blocked.untilMs) store.blocked = null;
     const { lease } = store;
     const wanted = this.#wanted(nowMs, context);
     if (lease.phase === "idle" || lease.phase === "foreign") {

@@ -46,8 +46,10 @@ export type StoreEvent =
     /** Why it could not be written; null when it was. */
     readonly error: string | null;
   }
-  /** Stop granting, let grants finish, release; not wanted again before `untilMs`. */
-  | { readonly type: "drain"; readonly reason: string; readonly untilMs: number };
+  /** Stop granting, let grants finish, release; not wanted again for `forMs` after that. */
+  | { readonly type: "drain"; readonly reason: string; readonly forMs: number }
+  /** Nobody waits for the drain any more: `forMs` begins, released or not. */
+  | { readonly type: "drain_over" };
 
 /** What a caller of `guard` is granted. */
 export interface GrantFacts {

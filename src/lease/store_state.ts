@@ -26,11 +26,20 @@ export interface StoreState {
   provenSeq: number;
   lastAskedMs: number;
   /** Set while nothing is granted because the store is drained. */
-  blocked: { readonly reason: string; readonly untilMs: number } | null;
+  blocked: Blocked | null;
   /** The newest epoch above ours that the disk has shown; 0 for none. */
   newerOnDisk: number;
   /** The earliest time at which a guard, a verify or a question has waited long enough. */
   dueMs: number;
+}
+
+/** A drain: nothing is granted while it lasts. */
+export interface Blocked {
+  readonly reason: string;
+  /** How long the store is not wanted again once it is released. */
+  readonly forMs: number;
+  /** When that is over; Infinity while it is not released. */
+  readonly untilMs: number;
 }
 
 /** One event being handled: the time, what may be looked at, and where effects go. */
