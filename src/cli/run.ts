@@ -25,7 +25,7 @@ export function defineRun(program: Command, context: Context): void {
       socketPath: defaultSocketPath(context.env, process.getuid!()),
     });
     // The daemon's code is loaded here alone: client commands start without it.
-    const { startAgent } = await import("../daemon.ts");
+    const { startAgent } = await import("../daemon/daemon.ts");
     context.exit = await startAgent(runOptions);
   });
 }

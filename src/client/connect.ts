@@ -93,7 +93,9 @@ function explain(path: string, error: NodeJS.ErrnoException): string {
       return "there is no such socket; start the agent (agent run), or name its socket with " +
         "--socket or ZIT_AGENT_SOCKET";
     case "ECONNREFUSED":
-      return "nobody listens there; start the agent (agent run)";
+      // Bun also says this of a full queue, of a file that is no socket, and of a path through one.
+      return "nobody answers there; start the agent (agent run), or look whether it hangs " +
+        "(systemctl status zit-agent)";
     case "EACCES":
     case "EPERM":
       return "no permission; its owner and group may connect (ls -l shows them)";

@@ -17,3 +17,35 @@ export interface TenureRecord {
   /** Why it was released. */
   readonly reason?: string;
 }
+
+/** What the previous tenure record means for a store just acquired. */
+export type Succession =
+  /** Nobody is displaced: the first start, our own earlier tenure, or a clean release. */
+  | "clean"
+  /** A holder may not know yet that it is displaced: it gets the failover grace. */
+  | "grace"
+  /** The record's epoch is not below ours: the coordinator has gone back in time. */
+  | "stale";
+
+/**
+ * Decides from the newest tenure record what the holder of the new `epoch` owes.
+ *
+ * The record was read, and reads may be stale. That is harmless: our own record is then written by
+ * compare-and-set on the revision that was read, so a decision made on an old record cannot be
+ * acknowledged.
+ *
+ * @param previous The newest record; null where there is none.
+ * @param epoch Our entry's revision at acquisition.
+ * @param isOurs Whether an incarnation is ours, or an earlier one of this host whose entry we
+ * adopted and whose clients are all gone.
+ */
+export function succession(
+  previous: TenureRecord | null,
+  epoch: number,
+  isOurs: (incarnation: string) => boolean,
+): Succession {
+  if (previous === null) return "clean";
+  if (previous.epoch >= epoch) return "stale";
+  if (previous.released_at !== undefined) return "clean";
+  return isOurs(previous.incarnation) ? "clean" : "grace";
+}

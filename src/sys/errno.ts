@@ -8,7 +8,21 @@ import { getSystemErrorMap } from "node:util";
 /** The error numbers by name, such as `EAGAIN`. */
 export const ERRNO = constants.errno;
 
+/** Texts that the runtime lacks, of failures that disks and sockets do have. */
+const MORE: Readonly<Record<number, readonly [string, string]>> = {
+  37: ["ENOLCK", "no locks available"],
+  109: ["ETOOMANYREFS", "too many references"],
+  116: ["ESTALE", "stale file handle"],
+  117: ["EUCLEAN", "the file system is damaged"],
+  122: ["EDQUOT", "disk quota exceeded"],
+};
+
 const known = getSystemErrorMap();
+
+/** The name and the text of an error number, where they are known. */
+function describe(errno: number): readonly [string, string] | undefined {
+  return known.get(-errno) ?? MORE[errno];
+}
 
 /** A failed call of the operating system. */
 export class SysError extends Error {
@@ -18,7 +32,7 @@ export class SysError extends Error {
 
   /** `what` was being done, such as `flock`, and the number it failed with. */
   constructor(what: string, readonly errno: number) {
-    const [code, text] = known.get(-errno) ?? [`errno ${errno}`, "unknown error"];
+    const [code, text] = describe(errno) ?? [`errno ${errno}`, "unknown error"];
     super(`${what}: ${text} (${code})`);
     this.code = code;
   }
@@ -36,7 +50,7 @@ export function codeOf(error: unknown): string | null {
  */
 export function reasonOf(error: unknown): string {
   const number = (error as { errno?: unknown } | null)?.errno;
-  const entry = typeof number === "number" ? known.get(-Math.abs(number)) : undefined;
+  const entry = typeof number === "number" ? describe(Math.abs(number)) : undefined;
   if (entry) return `${entry[1]} (${entry[0]})`;
   return error instanceof Error ? error.message : String(error);
 }

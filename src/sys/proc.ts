@@ -5,14 +5,19 @@
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { codeOf } from "./errno.ts";
 
-const buffer = Buffer.alloc(1_024);
+/** A stat line has at most 52 numbers and a name of 64 bytes. One buffer: reads do not overlap. */
+const buffer = Buffer.alloc(2_048);
 
-/**
- * When a process started, in clock ticks since boot (field 22 of `/proc/PID/stat`). Together with
- * the boot's id it tells a process from a later one that was given the same number. Null when
- * there is no such process, or only what its parent has yet to reap, or it is hidden from us.
- */
-export function processStartTime(pid: number): number | null {
+/** A process that has a number now. */
+export interface ProcessState {
+  /** In clock ticks since boot (field 22 of `/proc/PID/stat`). */
+  readonly startTime: number;
+  /** Whether it has ended, and only its exit status waits for its parent. */
+  readonly ended: boolean;
+}
+
+/** The process of that number; null when there is none, or it is hidden from us. */
+export function processState(pid: number): ProcessState | null {
   if (!Number.isSafeInteger(pid) || pid <= 0) return null;
   let fd: number;
   try {
@@ -21,7 +26,7 @@ export function processStartTime(pid: number): number | null {
     return null;
   }
   try {
-    return startTimeIn(buffer.toString("latin1", 0, readSync(fd, buffer, 0, buffer.byteLength, 0)));
+    return parseStat(buffer.toString("latin1", 0, readSync(fd, buffer, 0, buffer.byteLength, 0)));
   } catch {
     return null; // ESRCH: it ended between the open and the read
   } finally {
@@ -29,14 +34,24 @@ export function processStartTime(pid: number): number | null {
   }
 }
 
-/** Reads the start time out of a stat line; null for a process that has ended but is not reaped. */
-function startTimeIn(stat: string): number | null {
+/** Reads a line of `/proc/PID/stat`; null if it is none. */
+export function parseStat(stat: string): ProcessState | null {
   // The command, in parentheses, may itself hold spaces and parentheses: fields go on after the last.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   const [state, threads, startTime] = [fields[0], Number(fields[17]), Number(fields[19])];
+  if (!Number.isSafeInteger(startTime)) return null;
   // A main thread that ended while others run shows as Z as well: that process still lives.
-  if ((state === "Z" || state === "X") && threads <= 1) return null;
-  return Number.isSafeInteger(startTime) ? startTime : null;
+  return { startTime, ended: (state === "Z" || state === "X") && threads <= 1 };
+}
+
+/**
+ * When a process started, in clock ticks since boot. Together with the boot's id it tells a process
+ * from a later one that was given the same number. Null when no such process runs, or it is hidden
+ * from us.
+ */
+export function processStartTime(pid: number): number | null {
+  const state = processState(pid);
+  return state && !state.ended ? state.startTime : null;
 }
 
 /** Whether some process has this number, even one that `/proc` hides from us. */
@@ -65,4 +80,13 @@ export function commandOf(pid: number): string | null {
 /** The id of this boot of the machine: another value means that every process is another one. */
 export function bootId(): string {
   return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+}
+
+/** The id of this installation of the machine; empty where there is none, as in many containers. */
+export function machineId(): string {
+  try {
+    return readFileSync("/etc/machine-id", "utf8").trim();
+  } catch {
+    return "";
+  }
 }

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Notifier, watchdogIntervalMs } from "../../src/service/notify.ts";
+import { openNotifier } from "../../src/service/notify.ts";
 import { sendDatagram } from "../../src/sys/unix_socket.ts";
 
 /** A service manager: a real datagram socket. It reads a line from stdin for each datagram it prints. */
@@ -65,69 +65,57 @@ class Manager {
 }
 
 test.each([undefined, `@zit-notify-test-${process.pid}`])(
-  "Notifier() tells READY, STATUS, WATCHDOG and STOPPING in order to %p",
+  "openNotifier() tells READY, STATUS, WATCHDOG and STOPPING in order to %p",
   async (address) => {
     await using manager = await new Manager(address).bound();
-    const notifier = new Notifier({ address: manager.address, send: sendDatagram });
-    await notifier.ready("serving\nas node-1");
-    notifier.status("holding 3 stores");
+    const notifier = openNotifier({ NOTIFY_SOCKET: manager.address });
+    notifier.ready();
+    notifier.status("holding 3 stores\nand more");
     notifier.watchdog();
-    notifier.extendTimeout(1_500);
-    await notifier.stopping("draining");
-    expect(await manager.receive()).toBe("READY=1\\nSTATUS=serving as node-1");
-    expect(await manager.receive()).toBe("STATUS=holding 3 stores");
+    notifier.stopping();
+    expect(await manager.receive()).toBe("READY=1");
+    expect(await manager.receive()).toBe("STATUS=holding 3 stores and more");
     expect(await manager.receive()).toBe("WATCHDOG=1");
-    expect(await manager.receive()).toBe("EXTEND_TIMEOUT_USEC=1500000");
-    expect(await manager.receive()).toBe("STOPPING=1\\nSTATUS=draining");
+    expect(await manager.receive()).toBe("STOPPING=1");
   },
 );
 
-test("Notifier() tells READY again when the manager's queue was full", async () => {
+test("openNotifier() tells READY again when the manager's queue was full", async () => {
   await using manager = await new Manager().bound();
-  const notifier = new Notifier({ address: manager.address, send: sendDatagram });
+  const notifier = openNotifier({ NOTIFY_SOCKET: manager.address });
   let queued = 0;
   while (sendDatagram(manager.address, Buffer.from("STATUS=busy"))) queued++;
-  const told = notifier.ready("serving");
+  expect(queued).toBeGreaterThan(0);
+  notifier.ready();
   for (let i = 0; i < queued; i++) expect(await manager.receive()).toBe("STATUS=busy");
-  await told;
-  expect(await manager.receive()).toBe("READY=1\\nSTATUS=serving");
+  expect(await manager.receive()).toBe("READY=1");
+  notifier.close();
 });
 
-test("Notifier() does nothing without a manager, and says once that one does not listen", async () => {
-  const errors: string[] = [];
-  const onError = (error: Error) => errors.push(error.message);
-  const none = new Notifier({ address: undefined, send: sendDatagram, onError });
-  await none.ready("serving");
-  expect([none.isActive, errors]).toEqual([false, []]);
-  const gone = new Notifier({ address: "/nonexistent/notify", send: sendDatagram, onError });
-  await gone.ready("serving");
-  gone.watchdog();
-  expect(errors).toHaveLength(1);
-  expect(errors[0]).toContain("Cannot notify the service manager");
+test("openNotifier() does nothing without a manager, or with one that does not listen", () => {
+  for (const env of [{}, { NOTIFY_SOCKET: "" }, { NOTIFY_SOCKET: "/nonexistent/notify" }]) {
+    const notifier = openNotifier(env);
+    notifier.ready();
+    notifier.watchdog();
+    notifier.stopping();
+    notifier.close();
+  }
 });
 
-test("Notifier() gives up on a manager that never reads", async () => {
-  const errors: Error[] = [];
-  let sent = 0;
-  const send = () => {
-    sent++;
-    return false;
-  };
-  const notifier = new Notifier({ address: "/x", send, onError: (error) => errors.push(error) });
-  await notifier.ready("serving");
-  expect(sent).toBeGreaterThan(10);
-  expect(errors.map((error) => error.message)).toEqual([
-    "Cannot notify the service manager: the service manager does not read",
-  ]);
+test("openNotifier() takes the manager's variables away from children", () => {
+  const env = { NOTIFY_SOCKET: "/x", WATCHDOG_USEC: "1", WATCHDOG_PID: "1", PATH: "/bin" };
+  openNotifier(env);
+  expect(Object.keys(env)).toEqual(["PATH"]);
 });
 
 test.each([
   [{}, null],
-  [{ WATCHDOG_USEC: "30000000" }, 10_000],
-  [{ WATCHDOG_USEC: "30000000", WATCHDOG_PID: "7" }, 10_000],
-  [{ WATCHDOG_USEC: "30000000", WATCHDOG_PID: "8" }, null],
-  [{ WATCHDOG_USEC: "0" }, null],
-  [{ WATCHDOG_USEC: "x" }, null],
-])("watchdogIntervalMs() of %p is %p", (env, ms) => {
-  expect(watchdogIntervalMs(env, 7)).toBe(ms);
+  [{ NOTIFY_SOCKET: "/x", WATCHDOG_USEC: "30000000" }, 30_000],
+  [{ NOTIFY_SOCKET: "/x", WATCHDOG_USEC: "30000000", WATCHDOG_PID: `${process.pid}` }, 30_000],
+  [{ NOTIFY_SOCKET: "/x", WATCHDOG_USEC: "30000000", WATCHDOG_PID: "1" }, null],
+  [{ NOTIFY_SOCKET: "/x", WATCHDOG_USEC: "0" }, null],
+  [{ NOTIFY_SOCKET: "/x", WATCHDOG_USEC: "x" }, null],
+  [{ WATCHDOG_USEC: "30000000" }, null],
+])("openNotifier() with %p wants to be fed every %p ms", (env, ms) => {
+  expect(openNotifier({ ...env }).watchdogMs).toBe(ms);
 });

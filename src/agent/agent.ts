@@ -1,0 +1,289 @@
+/**
+ * The agent: every store it was asked about, every request on its way. It carries what happens to
+ * the stores and what they ask for to the ports, and decides nothing itself.
+ *
+ * It is driven by calls and callbacks only, keeps no promise and reads no clock but its port, so
+ * that the simulator runs this same class.
+ * @module
+ */
+import type { Refusal } from "../lease/errors.ts";
+import * as refuse from "../lease/refusals.ts";
+import type { TenureRecord } from "../lease/tenure.ts";
+import { Callers } from "./callers.ts";
+import { type Drained, Drains } from "./drain.ts";
+import { type CallerEffect, Engine } from "./engine.ts";
+import { Health } from "./health.ts";
+import type { Slot } from "./slot.ts";
+import type {
+  AgentOptions,
+  AgentPorts,
+  Answer,
+  Client,
+  Counts,
+  Granted,
+  GuardParams,
+  LeaseInfo,
+  Verified,
+} from "./types.ts";
+import { countsOf, infoOf, lookUp, pageOf, readHistory } from "./views.ts";
+import { Watches } from "./watches.ts";
+
+/** The agent of one host. */
+export class Agent {
+  readonly options: AgentOptions;
+  readonly health: Health;
+  readonly #ports: AgentPorts;
+  readonly #engine: Engine;
+  readonly #callers: Callers;
+  readonly #drains: Drains;
+  readonly #watches: Watches;
+  #draining = false;
+  #ttlKnown = false;
+  /** Why nothing may be granted although the coordinator is there; null when nothing is wrong. */
+  #misconfigured: string | null = null;
+
+  constructor(options: AgentOptions, ports: AgentPorts) {
+    this.options = options;
+    this.#ports = ports;
+    this.health = new Health(ports.observer);
+    this.#callers = new Callers(ports);
+    this.#watches = new Watches((slot) => this.#info(slot));
+    this.#engine = new Engine(options, ports, {
+      perform: (slot, effect) => this.#perform(slot, effect),
+      handled: (slot) => {
+        this.#drains.notice(slot);
+        this.#watches.notice(slot);
+      },
+    });
+    this.#drains = new Drains(ports, (slot, event) => this.#engine.dispatch(slot, event));
+  }
+
+  /** The bucket was inspected: its TTL is the truth. Called again when the TTL is another. */
+  setTtl(ttlMs: number): void {
+    this.#ttlKnown = true;
+    this.#engine.setTtl(ttlMs);
+  }
+
+  /** The connection is up, its buckets inspected; or it is down. */
+  setConnected(connected: boolean): void {
+    this.#engine.setConnected(connected);
+  }
+
+  /** Why the coordinator cannot be used now; null where it can. */
+  setProblem(problem: string | null): void {
+    this.#engine.setDownReason(problem ?? undefined);
+    this.health.report("coordinator", problem);
+  }
+
+  /** Nothing is granted while the bucket contradicts us; null: it is put right. */
+  setMisconfigured(reason: string | null): void {
+    this.#misconfigured = reason;
+    this.health.report("bucket", reason);
+  }
+
+  /** A tenure record written by anybody was heard of. */
+  onTenure(store: string, record: TenureRecord): void {
+    const slot = this.#engine.slots.get(store);
+    if (slot === undefined || record.incarnation === this.options.incarnation) return;
+    this.#engine.dispatch(slot, { type: "lease", event: { type: "tenure", record } });
+  }
+
+  /** The stores to hold whether or not anybody asks; those left out are held on while asked for. */
+  setPinned(codes: ReadonlySet<string>): void {
+    this.#engine.setPinned(codes);
+  }
+
+  /** Asks for permission to write. Gate 1, the store code, has been passed by whoever calls. */
+  guard(client: Client, params: GuardParams, answer: Answer<Granted>): void {
+    const refusal = this.#beforeTheGates(client, params);
+    if (refusal !== null) {
+      this.#ports.observer.guarded(params.store, refusal.kind, 0);
+      return answer.fail(refusal);
+    }
+    const slot = this.#engine.slot(params.store);
+    const id = this.#callers.guard(slot, client, params, answer);
+    const { waitMs, shared, waitLease, passLock, follow } = params;
+    const guard = { id, waitMs, shared, waitLease, passLock, follow, pid: client.pid };
+    this.#engine.dispatch(slot, { type: "guard", guard });
+  }
+
+  #beforeTheGates(client: Client, { store }: GuardParams): Refusal | null {
+    if (this.#draining) return refuse.draining(store);
+    if (this.#misconfigured !== null) return refuse.misconfigured(store, this.#misconfigured);
+    return this.#callers.overLimit(client, store, this.options);
+  }
+
+  /** The commit-point check for a running write. */
+  verify(params: { token: string; store: string }, answer: Answer<Verified>): void {
+    const entry = this.#callers.byToken(params.token);
+    if (entry === undefined || entry.slot.store.code !== params.store) {
+      return answer.fail(refuse.noToken(params.store));
+    }
+    const id = this.#callers.verify(answer);
+    this.#engine.dispatch(entry.slot, { type: "verify", id, grantId: entry.id });
+  }
+
+  /** Ends a grant. One whose lease went while its write ran is told so, and is over all the same. */
+  release(token: string, answer: Answer<Record<never, never>>): void {
+    const entry = this.#callers.byToken(token);
+    if (entry === undefined) return answer.fail(refuse.noToken());
+    const { store } = entry.slot;
+    const why = store.lossOf(entry.id, this.#ports.clock.bootMs(), this.#engine.context);
+    this.#engine.dispatch(entry.slot, { type: "end", id: entry.id, gone: false });
+    if (why === null) answer.ok({});
+    else answer.fail(refuse.lost(store.code, why));
+  }
+
+  /** A connection closed: what it waited for or held is over. */
+  clientGone(client: Client): void {
+    this.#watches.clientGone(client);
+    for (const { id, slot } of this.#callers.ofClient(client)) {
+      this.#engine.dispatch(slot, { type: "end", id, gone: true });
+      this.#callers.forget(id);
+    }
+  }
+
+  /** Whether the store is held: from memory, but for the first question about it. */
+  held(store: string, done: (held: boolean) => void): void {
+    if (this.#mute) return done(false);
+    const slot = this.#engine.slot(store);
+    if (slot.store.resolved) return done(this.#heldNow(slot));
+    const id = this.#callers.ask(done);
+    this.#engine.dispatch(slot, { type: "ask", id });
+  }
+
+  #heldNow(slot: Slot): boolean {
+    const nowMs = this.#ports.clock.bootMs();
+    slot.store.touch(nowMs);
+    return slot.store.held(nowMs, this.#engine.context);
+  }
+
+  /** Who holds the store, as the coordinator tells; ourselves from memory. */
+  holder(store: string, answer: Answer<LeaseInfo>): void {
+    const slot = this.#engine.slots.get(store);
+    const info = slot === undefined ? null : this.#info(slot);
+    if (info?.state === "self") return answer.ok(info);
+    if (!this.#engine.context.connected) {
+      return answer.fail(
+        refuse.unavailable(store, this.#engine.context.downReason ?? "not connected"),
+      );
+    }
+    lookUp(store, this.options, this.#ports.coordinator, answer);
+  }
+
+  /** What this agent holds or follows, by store code, those after `after` that start with `prefix`. */
+  leases(
+    page: { prefix?: string; after?: string; limit: number },
+  ): { leases: LeaseInfo[]; next: string | null } {
+    const { codes, next } = pageOf(this.#engine.slots.keys(), page);
+    return { leases: codes.map((code) => this.#info(this.#engine.slots.get(code)!)), next };
+  }
+
+  /** The kept tenures of a store, newest first. */
+  history(store: string, answer: Answer<TenureRecord[]>): void {
+    readHistory(store, this.#ports.coordinator, answer);
+  }
+
+  /**
+   * Tells `client` the state of the stores (all known, for null) and then each change; `begun` is
+   * told the watch's name before.
+   */
+  watch(
+    client: Client,
+    stores: readonly string[] | null,
+    begun: (subscription: string) => void,
+  ): void {
+    const named = stores?.map((code) => this.#engine.slot(code));
+    const subscription = this.#watches.add(client, named ?? null);
+    begun(subscription);
+    for (const slot of named ?? []) this.#engine.dispatch(slot, { type: "tick" });
+    this.#watches.tell(subscription, named ?? this.#engine.slots.values());
+  }
+
+  /** Ends a watch; false if the client has no such one. */
+  unwatch(client: Client, subscription: string): boolean {
+    return this.#watches.remove(client, subscription);
+  }
+
+  /**
+   * Stops granting, lets grants finish for at most `drainMs`, releases, and calls `done`. Leases
+   * whose grants did not finish are not released: they age out, and so does whoever writes under
+   * them.
+   */
+  drain(done: Drained): void {
+    if (this.#draining) return;
+    this.#draining = true;
+    const slots = [...this.#engine.slots.values()];
+    this.#giveUp(slots, { reason: "shutdown", untilMs: Infinity }, done);
+  }
+
+  /** The same for one store, or all (null), which are not acquired again for `forMs`. */
+  stepdown(store: string | null, forMs: number | null, done: Drained): void {
+    const slots = store === null ? [...this.#engine.slots.values()] : [this.#engine.slot(store)];
+    const holdOffMs = forMs ?? this.#engine.context.timing.ttlMs;
+    const untilMs = this.#ports.clock.bootMs() + holdOffMs;
+    this.#giveUp(slots, { reason: "stepdown", untilMs }, done);
+  }
+
+  #giveUp(slots: Slot[], block: { reason: string; untilMs: number }, done: Drained): void {
+    this.#drains.begin(slots, block, { forMs: this.options.drainMs, done });
+  }
+
+  /** Lets go of everything at once: timers and locks. Leases age out. */
+  close(): void {
+    this.#engine.close();
+  }
+
+  get state(): "starting" | "serving" | "draining" {
+    if (this.#draining) return "draining";
+    return this.#ttlKnown ? "serving" : "starting";
+  }
+
+  /** TTL and grace; null until the bucket was seen. */
+  get timing(): { ttlMs: number; graceMs: number } | null {
+    return this.#ttlKnown ? this.#engine.context.timing : null;
+  }
+
+  /** How late the most overdue store is, in milliseconds: 0 while timers are in time. */
+  get overdueMs(): number {
+    return this.#engine.overdueMs;
+  }
+
+  /** How many of what there are now. */
+  counts(): Counts {
+    const infos = [...this.#engine.slots.values()].map((slot) => this.#info(slot));
+    return { ...countsOf(infos), ...this.#callers.counts };
+  }
+
+  #info(slot: Slot): LeaseInfo {
+    const info = infoOf(slot.store, this.options, this.#ports.clock, this.#engine.context);
+    return this.#mute && info.held ? { ...info, held: false } : info;
+  }
+
+  /** Whether nothing counts as held: leases are being given up, or the setup is contradicted. */
+  get #mute(): boolean {
+    return this.#draining || this.#misconfigured !== null;
+  }
+
+  #perform(slot: Slot, effect: CallerEffect): void {
+    switch (effect.type) {
+      case "note":
+        this.health.note(slot.store.code, effect.note);
+        return this.#ports.observer.note(slot.store.code, effect.note);
+      case "granted":
+        return this.#onGranted(slot, effect);
+      case "answer":
+        return this.#callers.answer(effect.id, effect.held && !this.#mute);
+      default:
+        return this.#callers.perform(slot, effect);
+    }
+  }
+
+  /** The last word on a grant: the setup may have been contradicted while the guard was on its way. */
+  #onGranted(slot: Slot, effect: Extract<CallerEffect, { type: "granted" }>): void {
+    const why = this.#misconfigured;
+    const refusal = why === null ? null : refuse.misconfigured(slot.store.code, why);
+    if (this.#callers.grant(slot, effect, refusal)) return;
+    this.#engine.dispatch(slot, { type: "end", id: effect.id, gone: false });
+  }
+}

@@ -1,0 +1,178 @@
+/**
+ * Carries the core's requests out: coordinator, locks, host memory. What comes of them goes back in
+ * as events, which are handled after the event that asked, never within it.
+ * @module
+ */
+import type { LeaseEvent } from "../lease/state.ts";
+import type { LockRefusal, StoreEffect, StoreEvent } from "../lease/store_events.ts";
+import type { Outcome } from "../ports/coordinator.ts";
+import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
+import type { Slot } from "./slot.ts";
+import type { AgentOptions, AgentPorts } from "./types.ts";
+
+type Send = (slot: Slot, event: StoreEvent) => void;
+
+/** What a store asks of the world, as opposed to its callers. */
+export type WorldEffect = Extract<
+  StoreEffect,
+  {
+    type:
+      | "put_entry"
+      | "delete_entry"
+      | "read_entry"
+      | "read_tenure"
+      | "put_tenure"
+      | "remember_stranger"
+      | "forget_stranger"
+      | "remember_grace"
+      | "forget_grace"
+      | "lock"
+      | "unlock"
+      | "check_lock"
+      | "write_fence";
+  }
+>;
+
+/** Carries effects out. */
+export class World {
+  readonly #options: AgentOptions;
+  readonly #ports: AgentPorts;
+  readonly #send: Send;
+
+  constructor(options: AgentOptions, ports: AgentPorts, send: Send) {
+    this.#options = options;
+    this.#ports = ports;
+    this.#send = send;
+  }
+
+  /** Carries one effect out, at once. */
+  perform(slot: Slot, effect: WorldEffect): void {
+    const { code } = slot.store;
+    const { coordinator, memory } = this.#ports;
+    switch (effect.type) {
+      case "put_entry":
+        return coordinator.putEntry(code, effect.expect, this.#reply(slot, "put_done", effect));
+      case "delete_entry":
+        return coordinator.deleteEntry(
+          code,
+          effect.expect,
+          this.#reply(slot, "delete_done", effect),
+        );
+      case "read_entry":
+        return coordinator.readEntry(code, this.#reply(slot, "entry_read", effect));
+      case "read_tenure":
+        return coordinator.readTenure(code, this.#reply(slot, "tenure_read", effect));
+      case "put_tenure":
+        return this.#putTenure(slot, effect);
+      case "remember_stranger":
+        return void memory.rememberStranger(code);
+      case "forget_stranger":
+        return void memory.forgetStranger(code);
+      case "remember_grace":
+        return void memory.rememberGrace(code, effect.untilMs);
+      case "forget_grace":
+        return void memory.forgetGrace(code);
+      case "lock":
+        return this.#lock(slot, effect.lockId, effect.untilMs);
+      case "unlock":
+        return this.#unlock(slot, effect.lockId);
+      case "check_lock": {
+        const current = this.#held(slot, effect.lockId)?.current() ?? false;
+        return this.#send(slot, { type: "lock_checked", lockId: effect.lockId, current });
+      }
+      case "write_fence":
+        return this.#writeFence(slot, effect);
+    }
+  }
+
+  /** Gives up every lock of a store; the agent ends. */
+  close(slot: Slot): void {
+    for (const lockId of [...slot.locks.keys()]) this.#unlock(slot, lockId);
+  }
+
+  #reply<T>(
+    slot: Slot,
+    type: Exclude<LeaseEvent["type"], "acquire" | "prove" | "release" | "tick" | "connected">,
+    { seq }: { seq: number },
+  ): (outcome: Outcome<T>) => void {
+    return (outcome) =>
+      this.#send(slot, { type: "lease", event: { type, seq, outcome } as unknown as LeaseEvent });
+  }
+
+  #putTenure(slot: Slot, effect: Extract<WorldEffect, { type: "put_tenure" }>): void {
+    const { node, incarnation, address } = this.#options;
+    const { clock, coordinator } = this.#ports;
+    const wallMs = clock.wallMs();
+    const acquiredMs = wallMs - (clock.bootMs() - effect.acquiredAtMs);
+    const record = {
+      node,
+      incarnation,
+      address,
+      epoch: effect.epoch,
+      acquired_at: new Date(acquiredMs).toISOString(),
+      ...(effect.released === null
+        ? {}
+        : { released_at: new Date(wallMs).toISOString(), reason: effect.released }),
+    };
+    const reply = this.#reply<number>(slot, "tenure_put", effect);
+    coordinator.putTenure(slot.store.code, effect.expect, record, reply);
+  }
+
+  #lock(slot: Slot, lockId: number, untilMs: number): void {
+    let answered = false;
+    const cancel = this.#ports.locks.lock(slot.store.code, untilMs, (result) => {
+      answered = true;
+      if (result.kind === "locked") {
+        slot.locks.set(lockId, result);
+        return this.#send(slot, { type: "locked", lockId, epoch: result.fence?.epoch ?? null });
+      }
+      slot.locks.delete(lockId);
+      const failure = describe(result, this.#ports.locks.path(slot.store.code));
+      this.#send(slot, { type: "lock_failed", lockId, failure });
+    });
+    if (!answered) slot.locks.set(lockId, { cancel });
+  }
+
+  #unlock(slot: Slot, lockId: number): void {
+    const lock = slot.locks.get(lockId);
+    slot.locks.delete(lockId);
+    if (lock === undefined) return;
+    if ("cancel" in lock) lock.cancel();
+    else lock.close();
+  }
+
+  #held(slot: Slot, lockId: number): HeldLock | undefined {
+    const lock = slot.locks.get(lockId);
+    return lock === undefined || "cancel" in lock ? undefined : lock;
+  }
+
+  /** Journals the grant that is coming, then writes the fence: both before the commit point. */
+  #writeFence(slot: Slot, effect: Extract<WorldEffect, { type: "write_fence" }>): void {
+    const { guardId, epoch, pid } = effect;
+    const { code } = slot.store;
+    const { clock, memory } = this.#ports;
+    const error = memory.beginGrant(guardId, { store: code, epoch, pid }) ??
+      this.#fence(slot, effect.lockId, {
+        store: code,
+        node: this.#options.node,
+        incarnation: this.#options.incarnation,
+        epoch,
+        pid,
+        at: new Date(clock.wallMs()).toISOString(),
+      });
+    this.#send(slot, { type: "fence_written", guardId, error });
+  }
+
+  #fence(slot: Slot, lockId: number, fence: Fence): string | null {
+    return this.#held(slot, lockId)?.writeFence(fence) ?? null;
+  }
+}
+
+function describe(failure: LockFailure, path: string): LockRefusal {
+  if (failure.kind !== "busy") return failure;
+  const { fence, owners = [] } = failure;
+  const holders = owners.map(({ pid, command }) => `process ${pid} (${command})`);
+  // Who was seen to have it says more than who was granted last: that may have been its parent.
+  if (holders.length > 0) return { kind: "busy", path, by: holders.join(" and ") };
+  return { kind: "busy", path, by: fence && `process ${fence.pid} of node ${fence.node}` };
+}

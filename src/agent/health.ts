@@ -1,0 +1,88 @@
+/**
+ * What is wrong, by name: for `status`, `--check` and the log.
+ * @module
+ */
+import type { LeaseNote } from "../lease/state.ts";
+import type { Check, Observer } from "./types.ts";
+
+/** How many stores a message names. */
+const MAX_NAMED = 3;
+
+/** What is wrong with some stores, and what to do about it. */
+const ADVICE = {
+  duplicate_node: (stores: string) =>
+    `another agent uses this node's name and holds ${stores}; give each host a name of its own ` +
+    "(--node)",
+  epoch: (stores: string) =>
+    `the coordinator has gone back in time for ${stores}: it gave an epoch below a recorded one; ` +
+    "restore its data, or delete the tenure records of these stores once no write of the newer " +
+    "epoch is missing",
+  stuck: (stores: string) =>
+    `the coordinator refuses ${stores} although nobody has renewed there for longer than TTL and ` +
+    "grace; compare the replicas of the bucket, and have the one that kept an expired entry made anew",
+} as const;
+
+/** Everything that is wrong now. */
+export class Health {
+  readonly #observer: Observer;
+  readonly #problems = new Map<string, string>();
+  /** The stores in which each was seen. */
+  readonly #stores = {
+    duplicate_node: new Set<string>(),
+    epoch: new Set<string>(),
+    stuck: new Set<string>(),
+  };
+
+  constructor(observer: Observer) {
+    this.#observer = observer;
+  }
+
+  /** Notes that something is wrong, or (null) right again. The observer hears of changes. */
+  report(name: string, problem: string | null): void {
+    if ((this.#problems.get(name) ?? null) === problem) return;
+    if (problem === null) this.#problems.delete(name);
+    else this.#problems.set(name, problem);
+    this.#observer.problem(name, problem);
+  }
+
+  /** What a store's change says about the setup as a whole. */
+  note(store: string, note: LeaseNote): void {
+    switch (note.type) {
+      case "foreign":
+        if (note.duplicate && note.renews) this.#name("duplicate_node", store, true);
+        else if (!note.duplicate) this.#name("duplicate_node", store, false);
+        if (note.renews) this.#name("stuck", store, false);
+        return;
+      case "stale":
+        return this.#name("epoch", store, true);
+      case "stuck":
+        return this.#name("stuck", store, true);
+      case "acquired":
+        for (const name of ["duplicate_node", "epoch", "stuck"] as const) {
+          this.#name(name, store, false);
+        }
+    }
+  }
+
+  #name(name: keyof typeof ADVICE, store: string, add: boolean): void {
+    const set = this.#stores[name];
+    if (set.has(store) === add) return;
+    if (add) set.add(store);
+    else set.delete(store);
+    const named = [...set].slice(0, MAX_NAMED).join(", ");
+    const more = set.size > MAX_NAMED ? ` and ${set.size - MAX_NAMED} more` : "";
+    this.report(name, set.size === 0 ? null : ADVICE[name](named + more));
+  }
+
+  /** The named checks, each with what to do; those in `names` are there even when all is well. */
+  checks(names: Readonly<Record<string, string>>): Check[] {
+    const checks: Check[] = Object.entries(names).map(([name, well]) => {
+      const problem = this.#problems.get(name);
+      return { name, ok: problem === undefined, message: problem ?? well };
+    });
+    for (const [name, message] of this.#problems) {
+      if (!(name in names)) checks.push({ name, ok: false, message });
+    }
+    return checks;
+  }
+}

@@ -1,0 +1,15 @@
+/**
+ * A store with what belongs to it at the edge: its locks.
+ * @module
+ */
+import type { Store } from "../lease/store.ts";
+import type { HeldLock } from "../ports/lock_file.ts";
+
+/** A lock of a store: being waited for, or held. */
+export type SlotLock = { cancel: () => void } | HeldLock;
+
+/** A store in the agent. */
+export interface Slot {
+  readonly store: Store;
+  readonly locks: Map<number, SlotLock>;
+}

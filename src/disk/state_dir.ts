@@ -1,0 +1,201 @@
+/**
+ * The state directory: what an agent has to know of the agents that ran on this host before it.
+ *
+ * | file | what it holds |
+ * | --- | --- |
+ * | `lock` | locked for the life of the process: whoever has the directory knows the others dead |
+ * | `incarnations` | the incarnations of this host, newest last |
+ * | `grants` | grants that are out, with the client's process |
+ * | `strangers` | stores in which a foreign entry without a tenure record was seen |
+ * | `graces` | failover graces that are owed and not over |
+ *
+ * What cannot be read proves nothing. A damaged file may have lost a grant whose client still
+ * writes, or a grace still owed, so with damage the earlier incarnations are forgotten: their
+ * entries then count as those of a foreign holder, which costs a grace.
+ * @module
+ */
+import { join, resolve } from "node:path";
+import { bootTimeMs } from "../sys/boot_time.ts";
+import { bootId, machineId } from "../sys/proc.ts";
+import { GrantJournal } from "./grant_journal.ts";
+import { LogMap } from "./log_map.ts";
+import { occupy, unusable } from "./state_lock.ts";
+
+export { type JournaledGrant } from "./grant_journal.ts";
+export { StateDirError } from "./state_lock.ts";
+
+/**
+ * How many incarnations are remembered. An entry outlives its incarnation by a TTL at most, so the
+ * last one would do, were it not for agents that crash one after the other within one TTL.
+ */
+const MAX_INCARNATIONS = 64;
+
+/** Who opens a state directory. */
+export interface StateDirOptions {
+  /** The id of this run of the agent. */
+  readonly incarnation: string;
+  /** The host's unique name. */
+  readonly node: string;
+  /** The id of the machine's present boot, for tests of a restart of the machine. */
+  readonly boot?: string;
+  /** The id of the machine, for tests of a copied disk. */
+  readonly machine?: string;
+}
+
+/** What the directory's files have in common. */
+interface Log {
+  readonly damage: readonly string[];
+  readonly problem: string | null;
+  close(): void;
+}
+
+interface Incarnation {
+  readonly node: string;
+  readonly machine: string;
+  /** RFC 3339, for people. */
+  readonly at: string;
+}
+
+/** An open state directory; this process alone has it. */
+export class StateDir {
+  /** The directory's absolute path. */
+  readonly path: string;
+  /** Whether the directory's own files were damaged, and how; for the log. */
+  readonly damage: readonly string[];
+  /** The incarnations that ran here before under this node name, all of them dead. */
+  readonly previousIncarnations: ReadonlySet<string>;
+  /** The journal of grants. */
+  readonly journal: GrantJournal;
+  readonly #boot: string;
+  readonly #incarnations: LogMap<Incarnation>;
+  readonly #strangers: LogMap<string>;
+  readonly #graces: LogMap<number>;
+  readonly #held: readonly Log[];
+  readonly #strangerSet: Set<string>;
+
+  /** Pushes what it opens onto `held`, for whoever has to close it if the rest cannot be opened. */
+  private constructor(path: string, options: StateDirOptions, held: Log[]) {
+    const keep = <T extends Log>(log: T): T => (held.push(log), log);
+    const { incarnation, node, boot = bootId(), machine = machineId() } = options;
+    this.path = path;
+    this.#boot = boot;
+    this.#held = held;
+    const file = <V>(name: string, decode: (value: unknown) => V | null, limit?: number) =>
+      keep(LogMap.open(join(path, name), { boot, durable: true, decode, limit }));
+    this.journal = keep(new GrantJournal(join(path, "grants"), { boot }));
+    this.#incarnations = file("incarnations", decodeIncarnation, MAX_INCARNATIONS);
+    this.#strangers = file("strangers", decodeText);
+    this.#strangerSet = new Set(this.#strangers.entries.keys());
+    this.#graces = file("graces", decodeNumber);
+    const nowMs = bootTimeMs();
+    this.#graces.retain((grace) => grace.boot !== boot || grace.value > nowMs);
+    this.damage = held.flatMap((log) => log.damage);
+    // For good: the next run could not tell any more that there was damage.
+    if (this.damage.length > 0) this.#incarnations.retain(() => false);
+    this.previousIncarnations = new Set(
+      [...this.#incarnations.entries]
+        // A disk that was copied to another machine knows nothing of the processes there.
+        .filter(([_, { value }]) => value.node === node && value.machine === machine)
+        .map(([id]) => id)
+        .filter((id) => id !== incarnation),
+    );
+    this.#incarnations.set(incarnation, { node, machine, at: new Date().toISOString() });
+  }
+
+  /**
+   * Takes the directory for this process, making it if it is missing, and records the incarnation.
+   * A full disk is no error here: see {@linkcode StateDir.problem}.
+   *
+   * @throws {StateDirError} when another agent has it, or it cannot be used.
+   */
+  static open(directory: string, options: StateDirOptions): StateDir {
+    const path = resolve(directory);
+    const leave = occupy(path, options);
+    const held: Log[] = [{ damage: [], problem: null, close: leave }];
+    try {
+      return new StateDir(path, options, held);
+    } catch (error) {
+      closeAll(held);
+      throw unusable(path, error);
+    }
+  }
+
+  /** Why the files are behind what is known in memory, such as a full disk; null while they are not. */
+  get problem(): string | null {
+    return this.#held.map((log) => log.problem).find((problem) => problem !== null) ?? null;
+  }
+
+  /** The stores in which an older program, one that records no tenures, was seen to hold. */
+  get strangers(): ReadonlySet<string> {
+    return this.#strangerSet;
+  }
+
+  /** Remembers a store as held by an older program. Returns null, or why it is not on disk. */
+  rememberStranger(store: string): string | null {
+    if (this.#strangerSet.has(store)) return null;
+    this.#strangerSet.add(store);
+    return this.#strangers.set(store, new Date().toISOString());
+  }
+
+  /** Forgets it: the grace it made owed is over. Returns null, or why the disk still has it. */
+  forgetStranger(store: string): string | null {
+    this.#strangerSet.delete(store);
+    return this.#strangers.delete(store);
+  }
+
+  /**
+   * The graces owed, as times on CLOCK_BOOTTIME in milliseconds; Infinity for one that was owed
+   * before the machine was started again: nobody knows how much of it is over, so it is owed whole.
+   */
+  graces(): Map<string, number> {
+    return new Map(
+      [...this.#graces.entries].map(([store, { value, boot }]) => [
+        store,
+        boot === this.#boot ? value : Infinity,
+      ]),
+    );
+  }
+
+  /**
+   * Remembers that no grant may be given before CLOCK_BOOTTIME reads `untilBootMs`. Returns null,
+   * or why it is not on disk.
+   */
+  rememberGrace(store: string, untilBootMs: number): string | null {
+    if (!Number.isFinite(untilBootMs)) throw new RangeError(`Not a time: ${untilBootMs}`);
+    const known = this.#graces.entries.get(store);
+    if (known?.value === untilBootMs && known.boot === this.#boot) return null;
+    return this.#graces.set(store, untilBootMs);
+  }
+
+  /** Forgets a grace that is over. Returns null, or why the disk still has it. */
+  forgetGrace(store: string): string | null {
+    return this.#graces.delete(store);
+  }
+
+  /** Leaves the directory to others. Otherwise the end of the process does. */
+  close(): void {
+    closeAll(this.#held);
+  }
+}
+
+/** Closes in reverse: the lock, which was taken first, is given back last. */
+function closeAll(held: readonly Log[]): void {
+  for (const log of [...held].reverse()) log.close();
+}
+
+function decodeIncarnation(value: unknown): Incarnation | null {
+  if (typeof value !== "object" || value === null) return null;
+  const { node, machine, at } = value as Partial<Record<keyof Incarnation, unknown>>;
+  if (typeof node !== "string" || typeof machine !== "string" || typeof at !== "string") {
+    return null;
+  }
+  return { node, machine, at };
+}
+
+function decodeText(value: unknown): string | null {
+  return typeof value === "string" ? value : null;
+}
+
+function decodeNumber(value: unknown): number | null {
+  return Number.isFinite(value) ? value as number : null;
+}

@@ -1,0 +1,140 @@
+/**
+ * A store that another node holds: who it is, and when to try again.
+ * @module
+ */
+import type { Holder } from "./errors.ts";
+import type {
+  Acquiring,
+  Claim,
+  Common,
+  Foreign,
+  FoundEntry,
+  LeaseContext,
+  LeaseOutput,
+} from "./state.ts";
+import type { TenureRecord } from "./tenure.ts";
+
+/** Quick tries after a holder was heard to close its tenure: 2, 4, 8 … ms, a second in all. */
+export const EAGER_TRIES = 9;
+
+/** Whether the tenure was cleanly released. */
+export function isClosed(record: TenureRecord): boolean {
+  return record.released_at !== undefined;
+}
+
+/** How we may take over an entry that exists, or null when it is foreign. */
+export function claimOn(entry: FoundEntry, context: LeaseContext): Claim | null {
+  if (!context.rules.incarnation && entry.node === context.node) return "own";
+  if (entry.incarnation === null || entry.node !== context.node) return null;
+  if (entry.incarnation === context.incarnation) return "own";
+  const inheritance = context.inherits(entry.incarnation);
+  if (inheritance === null) return null;
+  return inheritance.clientsGone ? "inherited" : "inherited_owing";
+}
+
+/** A foreign entry was found: ask for its tenure record, to name its epoch. */
+export function exploreForeign(
+  from: Common,
+  found: FoundEntry,
+  past: { known: Foreign | null; eager: number },
+  out: LeaseOutput[],
+): Acquiring {
+  const seq = from.seq + 1;
+  const stranger = found.incarnation === null;
+  if (stranger && !from.stranger) out.push({ type: "remember_stranger" });
+  out.push({ type: "read_tenure", seq });
+  return {
+    phase: "acquiring",
+    step: "tenure",
+    seq,
+    graceUntilMs: from.graceUntilMs,
+    stranger: from.stranger || stranger,
+    claim: "create",
+    expect: 0,
+    sentAtMs: 0,
+    known: past.known,
+    puzzles: 0,
+    puzzledAtMs: 0,
+    eager: past.eager,
+    found,
+  };
+}
+
+/** The foreign entry is explained as far as it can be. */
+export function becomeForeign(
+  state: Acquiring,
+  record: TenureRecord | null,
+  nowMs: number,
+  context: LeaseContext,
+  out: LeaseOutput[],
+): Foreign {
+  const found = state.found as FoundEntry;
+  const theirs = record !== null && record.incarnation === found.incarnation ? record : null;
+  const same = state.known !== null && state.known.incarnation === found.incarnation &&
+    state.known.holder.node === found.node;
+  const holder: Holder = {
+    node: found.node,
+    address: found.address,
+    epoch: theirs?.epoch ?? (same ? state.known!.holder.epoch : null),
+    since: theirs?.acquired_at ?? (same ? state.known!.holder.since : null),
+  };
+  const renews = same && state.known!.revision !== found.revision;
+  // Closed already: its entry is about to be deleted.
+  const eager = theirs !== null && isClosed(theirs) ? EAGER_TRIES : state.eager;
+  out.push({ type: "foreign", duplicate: found.node === context.node, renews });
+  return {
+    phase: "foreign",
+    seq: state.seq,
+    graceUntilMs: state.graceUntilMs,
+    stranger: state.stranger,
+    holder,
+    incarnation: found.incarnation,
+    revision: found.revision,
+    seenAtMs: nowMs,
+    retryAtMs: nowMs + (eager > 0 ? 1 : context.timing.renewEveryMs),
+    eager,
+  };
+}
+
+/** Refused again at the revision we knew: the same holder, which did not renew in between. */
+export function stayForeign(
+  known: Foreign,
+  from: Acquiring,
+  nowMs: number,
+  context: LeaseContext,
+  out: LeaseOutput[],
+): Foreign {
+  out.push({ type: "foreign", duplicate: known.holder.node === context.node, renews: false });
+  const silentMs = nowMs - known.seenAtMs;
+  if (isStuck(silentMs, context)) out.push({ type: "stuck", forMs: silentMs });
+  const eager = Math.max(0, from.eager - 1);
+  return {
+    ...known,
+    seq: from.seq,
+    stranger: from.stranger,
+    eager,
+    retryAtMs: eager > 0
+      ? nowMs + 2 ** (EAGER_TRIES - eager)
+      : nowMs + foreignPauseMs(known, nowMs, context),
+  };
+}
+
+/**
+ * How long until the next try. A holder renews every third of a TTL, so one that has been silent
+ * for two thirds is probably gone: from then on the entry is tried often, by timer, because an
+ * entry's ageing out gives no event (nats-server#6710).
+ */
+function foreignPauseMs(known: Foreign, nowMs: number, context: LeaseContext): number {
+  const { ttlMs, renewEveryMs } = context.timing;
+  const silentMs = nowMs - known.seenAtMs;
+  if (silentMs >= (2 / 3) * ttlMs) return Math.min(250, ttlMs / 12);
+  return Math.min(renewEveryMs, Math.max(1, (2 / 3) * ttlMs - silentMs));
+}
+
+/**
+ * Whether a store is refused to us for so long without a renewal that something is wrong with the
+ * coordinator: an entry nobody renews is gone a TTL later, or a little more.
+ */
+export function isStuck(silentMs: number, { timing }: LeaseContext): boolean {
+  return silentMs > timing.ttlMs + timing.graceMs;
+}

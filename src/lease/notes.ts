@@ -1,0 +1,163 @@
+/**
+ * What a change of the lease, or an event that concerns the whole store, means for its guards,
+ * grants and questions.
+ * @module
+ */
+import * as commit from "./commit.ts";
+import * as granted from "./granted.ts";
+import { isOpen } from "./keep.ts";
+import * as queue from "./queue.ts";
+import * as refuse from "./refusals.ts";
+import type { LeaseEvent, LeaseNote, LeaseState, Ours } from "./state.ts";
+import { step } from "./step.ts";
+import { dueAt, type Moment } from "./store_state.ts";
+import { deadlineMs } from "./timing.ts";
+
+/** Takes the lease one step on, and tells everybody in the store whom it concerns. */
+export function stepLease(m: Moment, event: LeaseEvent): void {
+  const before = m.store.lease;
+  const { state, outputs } = step(before, event, m.nowMs, m.context);
+  m.store.lease = state;
+  for (const output of outputs) {
+    switch (output.type) {
+      case "acquired":
+      case "proven":
+      case "lost":
+      case "foreign":
+      case "released":
+      case "unreachable":
+      case "stale":
+      case "stuck":
+        m.out.push({ type: "note", note: output });
+        onNote(m, output, before);
+        break;
+      default:
+        m.out.push(output);
+    }
+  }
+}
+
+function onNote(m: Moment, note: LeaseNote, before: LeaseState): void {
+  switch (note.type) {
+    case "acquired":
+      return resolve(m);
+    case "proven":
+      m.store.provenSeq = note.seq;
+      granted.proveGrants(m, note.seq);
+      return commit.proveGuards(m);
+    case "lost":
+      return onLost(m, note.reason, before as Ours);
+    case "foreign":
+      queue.refuseForeign(m);
+      return resolve(m);
+    case "unreachable":
+      onUnreachable(m, note.reason);
+      return resolve(m);
+    case "stale": {
+      const { code } = m.store;
+      queue.refuseQueue(
+        m,
+        () => true,
+        () => refuse.staleEpoch(code, note.epoch, note.recorded),
+      );
+      return resolve(m);
+    }
+    case "released":
+    case "stuck":
+      return;
+  }
+}
+
+/** First questions are answered: an attempt to hold the store has come to something. */
+function resolve(m: Moment): void {
+  const { store, nowMs, context } = m;
+  store.resolved = true;
+  if (store.asks.length === 0) return;
+  const held = store.blocked === null && isOpen(store.lease, nowMs, context) &&
+    nowMs >= store.lease.graceUntilMs;
+  for (const { id } of store.asks.splice(0)) m.out.push({ type: "answer", id, held });
+}
+
+/**
+ * The tenure is over. Guards that had passed the lease gate start over if they are willing to wait
+ * for the lease; the others are refused: as unavailable when the coordinator was silent, as not
+ * the holder, with the new one's name as soon as it is known, when it refused.
+ */
+function onLost(m: Moment, reason: "conflict" | "deadline", before: Ours): void {
+  const { store } = m;
+  granted.loseGrants(m, reason, deadlineMs(before.provenAtMs, m.context.timing));
+  const passing = [...store.passing.values()];
+  for (const guard of passing) {
+    if (reason === "deadline" && !guard.waitLease) {
+      commit.drop(m, guard, refuse.unavailable(store.code, "the lease ran out unrenewed"));
+      continue;
+    }
+    store.passing.delete(guard.id);
+    commit.leaveLock(m, guard);
+  }
+  queue.requeue(m, passing.filter((guard) => reason === "conflict" || guard.waitLease));
+  if (store.lease.phase === "idle") {
+    queue.refuseQueue(
+      m,
+      (guard) => guard.displaced && !guard.waitLease,
+      () => refuse.notHolder(store.code, null),
+    );
+  }
+}
+
+/** A request had no answer, or the connection went: no guard waits for what may not come. */
+export function onUnreachable(m: Moment, reason: string): void {
+  const refusal = refuse.unavailable(m.store.code, reason);
+  queue.refuseQueue(m, (guard) => !guard.waitLease, () => refusal);
+  for (const guard of m.store.passing.values()) {
+    if (!guard.waitLease) commit.drop(m, guard, refusal);
+  }
+  granted.settleVerifies(m, ({ id }) => ({ type: "verify_failed", id, refusal }));
+  if (!m.context.connected) resolve(m);
+}
+
+/** A guard or grant is over. */
+export function onEnd(m: Moment, id: number, gone: boolean): void {
+  if (m.store.queue.delete(id)) return;
+  const guard = m.store.passing.get(id);
+  if (guard === undefined) return granted.endGrant(m, id, gone);
+  m.store.passing.delete(id);
+  commit.leaveLock(m, guard);
+}
+
+/** Somebody asks whether the store is held; the first answer waits for the coordinator. */
+export function onAsk(m: Moment, id: number, held: boolean): void {
+  const { store, nowMs, context } = m;
+  store.lastAskedMs = nowMs;
+  if (store.resolved || !context.connected || store.blocked !== null) {
+    return void m.out.push({ type: "answer", id, held });
+  }
+  const answerByMs = nowMs + context.timing.answerWithinMs;
+  store.asks.push({ id, answerByMs });
+  dueAt(store, answerByMs);
+  queue.seekLease(m);
+}
+
+/** Nothing is granted any more until `untilMs`. */
+export function onDrain(m: Moment, reason: string, untilMs: number): void {
+  const { store, nowMs } = m;
+  store.blocked = { reason, untilMs };
+  const refusal = refuse.draining(
+    store.code,
+    Number.isFinite(untilMs) ? untilMs - nowMs : undefined,
+  );
+  queue.refuseQueue(m, () => true, () => refusal);
+  for (const guard of store.passing.values()) commit.drop(m, guard, refusal);
+  resolve(m);
+}
+
+/** Ends every wait that is over. */
+export function sweep(m: Moment): void {
+  const { store, nowMs } = m;
+  store.dueMs = Infinity;
+  queue.sweepQueue(m);
+  commit.sweepProofs(m);
+  granted.sweepVerifies(m);
+  if (store.asks.some((ask) => nowMs >= ask.answerByMs)) resolve(m);
+  for (const ask of store.asks) dueAt(store, ask.answerByMs);
+}

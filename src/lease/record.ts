@@ -1,0 +1,107 @@
+/**
+ * The record that opens a tenure: read the last one, decide what is owed, write our own over it.
+ * No grant is made before it is acknowledged.
+ * @module
+ */
+import { STALE } from "./release.ts";
+import type { LeaseContext, LeaseEvent, LeaseOutput, LeaseState, Ours } from "./state.ts";
+import { succession, type TenureRecord } from "./tenure.ts";
+
+/**
+ * The newest tenure record was read: decide what we owe, and write our own over it by
+ * compare-and-set. The decision is kept in `graceUntilMs`, which only grows, so that a repeated
+ * reading (which may then find our own record) cannot take it back.
+ */
+export function onRecordRead(
+  state: Ours,
+  event: Extract<LeaseEvent, { type: "tenure_read" }>,
+  nowMs: number,
+  context: LeaseContext,
+  out: LeaseOutput[],
+): LeaseState {
+  const { outcome } = event;
+  if (outcome.kind !== "ok") return retryRecord(state, outcome, nowMs, context, out);
+  const { record, revision } = outcome.value;
+  const ownAlready = record?.incarnation === context.incarnation && record.epoch === state.epoch;
+  const owed = ownAlready ? "clean" : succession(
+    record,
+    state.epoch,
+    (incarnation) => isOurs(incarnation, state, context),
+  );
+  if (owed === "stale" && context.rules.epochFloor) {
+    const recorded = (record as TenureRecord).epoch;
+    out.push({ type: "stale", epoch: state.epoch, recorded });
+    return {
+      ...state,
+      releaseReason: STALE,
+      record: { at: "waiting", retryAtMs: Infinity },
+    };
+  }
+  const next = owe(state, owed === "grace", context, out);
+  const seq = next.seq + 1;
+  out.push({
+    type: "put_tenure",
+    seq,
+    expect: revision,
+    epoch: next.epoch,
+    acquiredAtMs: next.acquiredAtMs,
+    released: null,
+  });
+  return { ...next, seq, record: { at: "writing", seq, expect: revision } };
+}
+
+function isOurs(incarnation: string, state: Ours, context: LeaseContext): boolean {
+  if (incarnation === context.incarnation) return true;
+  // Only while adopting its entry: then nobody held the store in between.
+  return state.claim === "inherited" && context.inherits(incarnation)?.clientsGone === true;
+}
+
+function owe(
+  state: Ours,
+  displaced: boolean,
+  context: LeaseContext,
+  out: LeaseOutput[],
+): Ours {
+  const { rules } = context;
+  if (!rules.grace) return state;
+  const fullMs = state.acquiredAtMs + context.timing.graceMs;
+  const owes = displaced || state.claim === "inherited_owing" || (state.stranger && rules.stranger);
+  // What is carried over can never exceed a whole grace from here.
+  const carriedMs = rules.graceCarried ? Math.min(state.graceUntilMs, fullMs) : 0;
+  const graceUntilMs = owes ? fullMs : carriedMs;
+  if (graceUntilMs > state.acquiredAtMs) {
+    out.push({ type: "remember_grace", untilMs: graceUntilMs });
+  }
+  return { ...state, graceUntilMs };
+}
+
+/** Our record was written, or was not. */
+export function onRecordWritten(
+  state: Ours,
+  event: Extract<LeaseEvent, { type: "tenure_put" }>,
+  nowMs: number,
+  context: LeaseContext,
+  out: LeaseOutput[],
+): LeaseState {
+  const { outcome } = event;
+  if (outcome.kind !== "ok") return retryRecord(state, outcome, nowMs, context, out);
+  const graceMs = Math.max(0, state.graceUntilMs - nowMs);
+  out.push({ type: "acquired", epoch: state.epoch, graceMs });
+  return { ...state, record: { at: "done", revision: outcome.value } };
+}
+
+/** A conflict is explained by reading again, at once; an unknown outcome after a pause. */
+function retryRecord(
+  state: Ours,
+  outcome: { readonly kind: "conflict" } | { readonly kind: "unknown"; readonly reason: string },
+  nowMs: number,
+  context: LeaseContext,
+  out: LeaseOutput[],
+): Ours {
+  if (outcome.kind === "conflict") return { ...state, record: { at: "waiting", retryAtMs: nowMs } };
+  out.push({ type: "unreachable", reason: outcome.reason });
+  return {
+    ...state,
+    record: { at: "waiting", retryAtMs: nowMs + context.timing.retryMs },
+  };
+}

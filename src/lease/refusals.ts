@@ -1,0 +1,135 @@
+/**
+ * The refusals of a guard or a verify, each a sentence that says what happened, to which store, and
+ * what to do next.
+ * @module
+ */
+import type { Holder, Refusal } from "./errors.ts";
+
+/** The coordinator cannot be reached. */
+export function unavailable(store: string, reason: string): Refusal {
+  return {
+    kind: "unavailable",
+    message: `Cannot guard store ${store}: the coordinator cannot be reached (${reason}); ` +
+      "nothing may be written until it is back, so try again later",
+    retryAfterMs: 1_000,
+  };
+}
+
+/** Another node holds it; `holder` is null when the entry went without our doing and nobody has it. */
+export function notHolder(store: string, holder: Holder | null): Refusal {
+  if (holder === null) {
+    return {
+      kind: "not_holder",
+      message: `Cannot guard store ${store}: this node just lost it, and nobody holds it yet; ` +
+        "try again",
+      holder,
+    };
+  }
+  const where = holder.address === null ? "" : ` (${holder.address})`;
+  return {
+    kind: "not_holder",
+    message: `Cannot guard store ${store}: node ${holder.node}${where} holds it; ` +
+      "send the write there, or wait for the lease",
+    holder,
+  };
+}
+
+/** Ours, but a displaced holder may still be finishing. */
+export function inGrace(store: string, leftMs: number): Refusal {
+  const retryAfterMs = Math.max(1, Math.ceil(leftMs));
+  return {
+    kind: "grace",
+    message: `Cannot guard store ${store} yet: it was just taken over, and its last holder may ` +
+      `still be finishing; try again in ${seconds(retryAfterMs)}`,
+    retryAfterMs,
+  };
+}
+
+/** The turn is not free within the wait; `pid` has it, where somebody has a grant. */
+export function turnTaken(store: string, pid: number | null): Refusal {
+  const who = pid === null ? "another write" : `process ${pid}`;
+  return {
+    kind: "busy",
+    message: `Cannot guard store ${store}: ${who} on this host has its turn; ` +
+      "wait longer or try again",
+  };
+}
+
+/** The lock file is locked by somebody; `by` says who, as far as that is known. */
+export function lockTaken(store: string, path: string, by: string | null): Refusal {
+  return {
+    kind: "busy",
+    message: `Cannot guard store ${store}: ${path} is locked` +
+      ` by ${by ?? "a process that left no name in it"}; wait for it to end, or end it`,
+  };
+}
+
+/** No directory for the lock file. */
+export function unknownStore(store: string, path: string): Refusal {
+  return {
+    kind: "unknown_store",
+    message: `Cannot guard store ${store}: the directory of ${path} does not exist; ` +
+      "create the store first, or correct its code",
+  };
+}
+
+/** The lock file cannot be used. */
+export function lockUnusable(store: string, why: string): Refusal {
+  return { kind: "misconfigured", message: `Cannot guard store ${store}: ${why}` };
+}
+
+/** The disk or the tenure records have seen a newer epoch than ours. */
+export function staleEpoch(store: string, epoch: number, seen: number): Refusal {
+  return {
+    kind: "stale_epoch",
+    message:
+      `Cannot guard store ${store}: epoch ${seen} is on record, newer than ours (${epoch}); ` +
+      "either this node is stale, or the coordinator has lost its past: an operator must look",
+  };
+}
+
+/** The agent is shutting down or the store was stepped down. */
+export function draining(store: string, leftMs?: number): Refusal {
+  return {
+    kind: "draining",
+    message: `Cannot guard store ${store}: this agent is giving its leases up; ` +
+      "send the write to another node or try again later",
+    ...(leftMs === undefined ? {} : { retryAfterMs: Math.max(1, Math.ceil(leftMs)) }),
+  };
+}
+
+/** The lease went while the write ran. */
+export function lost(store: string, why: string): Refusal {
+  return {
+    kind: "lost",
+    message:
+      `The lease of store ${store} is lost: ${why}; stop writing, and check what was written`,
+  };
+}
+
+/** A token that proves nothing. */
+export function noToken(store?: string): Refusal {
+  return {
+    kind: "no_token",
+    message: `No such grant${store === undefined ? "" : ` for store ${store}`}: the token is ` +
+      "made up, released, or belongs to another store; ask for a guard",
+  };
+}
+
+/** The setup contradicts the agent. */
+export function misconfigured(store: string, reason: string): Refusal {
+  return { kind: "misconfigured", message: `Cannot guard store ${store}: ${reason}` };
+}
+
+/** Too many of something. */
+export function limit(store: string, reason: string): Refusal {
+  return {
+    kind: "limit",
+    message: `Cannot guard store ${store}: ${reason}; try again when some have ended`,
+    retryAfterMs: 1_000,
+  };
+}
+
+function seconds(ms: number): string {
+  return ms < 1_000 ? `${ms} ms` : `${(ms / 1_000).toFixed(1)} s`;
+}

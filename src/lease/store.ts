@@ -1,0 +1,272 @@
+/**
+ * One store: its lease, the guards on their way, the grants out. The agent has one of these for
+ * each store it was asked about, and so has the simulator; it is all the logic there is.
+ *
+ * A store is driven by {@linkcode Store.handle}: an event and the time in, effects out. It keeps no
+ * clock, sets no timer, sends nothing, opens nothing.
+ * @module
+ */
+import { initialLease } from "./acquire.ts";
+import * as commit from "./commit.ts";
+import type { Holder } from "./errors.ts";
+import * as granted from "./granted.ts";
+import { Grants } from "./grants.ts";
+import { isOpen } from "./keep.ts";
+import { Locks } from "./locks.ts";
+import * as queue from "./queue.ts";
+import { onAsk, onDrain, onEnd, onUnreachable, stepLease, sweep } from "./notes.ts";
+import type { LeaseContext, LeaseState } from "./state.ts";
+import { wakeAtMs } from "./step.ts";
+import type { StoreEffect, StoreEvent } from "./store_events.ts";
+import type { Moment, StoreState } from "./store_state.ts";
+import { deadlineMs } from "./timing.ts";
+
+/** A store's state as others see it. */
+export interface StoreView {
+  readonly state: "self" | "other" | "free";
+  /** True only while the hold is valid, recorded, undoubted and past its grace. */
+  readonly held: boolean;
+  /** Whoever holds it, if another; null otherwise. */
+  readonly holder: Holder | null;
+  /** Our epoch while ours. */
+  readonly epoch: number | null;
+  readonly acquiredAtMs: number | null;
+}
+
+/** One store, from the first question about it until nobody is interested any more. */
+export class Store {
+  /** Given at start: kept whether or not somebody asks. */
+  pinned: boolean;
+  /** How many watches want it. */
+  watchers = 0;
+  #state: StoreState;
+  /** When the tick that is on its way comes. */
+  #armedMs = Infinity;
+
+  constructor(
+    code: string,
+    options: { nowMs: number; pinned?: boolean; stranger?: boolean; graceUntilMs?: number },
+  ) {
+    this.pinned = options.pinned ?? false;
+    this.#state = {
+      code,
+      lease: initialLease({
+        stranger: options.stranger ?? false,
+        graceUntilMs: options.graceUntilMs ?? 0,
+      }),
+      queue: new Map(),
+      passing: new Map(),
+      grants: new Grants(),
+      locks: new Locks(),
+      asks: [],
+      resolved: false,
+      provenSeq: 0,
+      lastAskedMs: options.nowMs,
+      blocked: null,
+      newerOnDisk: 0,
+      dueMs: Infinity,
+    };
+  }
+
+  get code(): string {
+    return this.#state.code;
+  }
+
+  /** The lease's state; for views, logs and checkers. */
+  get lease(): LeaseState {
+    return this.#state.lease;
+  }
+
+  /** How many guards wait. */
+  get waiting(): number {
+    return this.#state.queue.size + this.#state.passing.size;
+  }
+
+  /** How many grants are permissions now. */
+  get granted(): number {
+    return this.#state.grants.liveCount;
+  }
+
+  /** How many grants their clients have not let go of, permissions or not. */
+  get unfinished(): number {
+    return this.#state.grants.all.size;
+  }
+
+  /** Whether an attempt to hold it was answered, so that its state can be told from memory. */
+  get resolved(): boolean {
+    return this.#state.resolved;
+  }
+
+  /** Somebody asked about it. */
+  touch(nowMs: number): void {
+    this.#state.lastAskedMs = nowMs;
+  }
+
+  /** Whether a writer of this host may count on the store now. */
+  held(nowMs: number, context: LeaseContext): boolean {
+    const { lease, blocked, newerOnDisk } = this.#state;
+    return blocked === null && isOpen(lease, nowMs, context) &&
+      nowMs >= lease.graceUntilMs && newerOnDisk <= lease.epoch;
+  }
+
+  /** The state as others see it, from memory. */
+  view(nowMs: number, context: LeaseContext): StoreView {
+    const { lease } = this.#state;
+    const none = { held: false, holder: null, epoch: null, acquiredAtMs: null };
+    if (lease.phase === "ours" && nowMs < deadlineMs(lease.provenAtMs, context.timing)) {
+      const { epoch, acquiredAtMs } = lease;
+      return {
+        state: "self",
+        held: this.held(nowMs, context),
+        holder: null,
+        epoch,
+        acquiredAtMs,
+      };
+    }
+    const holder = knownHolder(lease);
+    return holder === null ? { ...none, state: "free" } : { ...none, state: "other", holder };
+  }
+
+  /** Why a grant is none any more, in words; null while it is one. */
+  lossOf(id: number, nowMs: number, context: LeaseContext): string | null {
+    const { lease, grants } = this.#state;
+    const grant = grants.all.get(id);
+    if (grant === undefined) return null;
+    if (grant.lost !== null) return granted.LOSS[grant.lost];
+    // The deadline is compared at use: the loss may not have been noticed yet.
+    const ended = lease.phase !== "ours" || nowMs >= deadlineMs(lease.provenAtMs, context.timing);
+    return ended ? granted.LOSS.deadline : null;
+  }
+
+  /** Whether nothing of it needs to be kept: no hold, nobody waiting, nobody interested. */
+  forgettable(nowMs: number, context: LeaseContext): boolean {
+    const { lease, grants, asks, blocked } = this.#state;
+    return (lease.phase === "idle" || lease.phase === "foreign") && blocked === null &&
+      !this.#wanted(nowMs, context) && asks.length === 0 && !grants.mayStillWrite(nowMs) &&
+      nowMs >= lease.graceUntilMs && !lease.stranger;
+  }
+
+  /** What an event leads to. `nowMs` is CLOCK_BOOTTIME, read before any effect is carried out. */
+  handle(event: StoreEvent, nowMs: number, context: LeaseContext): StoreEffect[] {
+    const m = this.#moment(nowMs, context);
+    const wasOpen = isOpen(this.#state.lease, nowMs, context);
+    if (event.type === "lease") m.stepLease(event.event);
+    else {
+      // Deadlines are compared at use: whatever comes in, a hold that ran out is lost first.
+      m.stepLease({ type: event.type === "connected" ? "connected" : "tick" });
+      this.#on(m, event);
+    }
+    this.#noticeChange(m, wasOpen);
+    queue.advance(m);
+    this.#maintain(m);
+    this.#arm(m);
+    return m.out;
+  }
+
+  #moment(nowMs: number, context: LeaseContext): Moment {
+    const store = this.#state;
+    const m: Moment = {
+      store,
+      nowMs,
+      context,
+      out: [],
+      stepLease: (event) => stepLease(m, event),
+    };
+    return m;
+  }
+
+  #on(m: Moment, event: Exclude<StoreEvent, { type: "lease" }>): void {
+    switch (event.type) {
+      case "tick":
+        if (m.nowMs >= this.#armedMs) this.#armedMs = Infinity;
+        return sweep(m);
+      case "connected":
+        return;
+      case "disconnected":
+        return onUnreachable(m, m.context.downReason ?? "not connected");
+      case "guard":
+        return queue.arrive(m, event.guard);
+      case "end":
+        return onEnd(m, event.id, event.gone);
+      case "verify":
+        return granted.onVerify(m, event.id, event.grantId);
+      case "ask":
+        return onAsk(m, event.id, this.held(m.nowMs, m.context));
+      case "locked":
+        return commit.onLocked(m, event.lockId, event.epoch);
+      case "lock_failed":
+        return commit.onLockFailed(m, event.lockId, event.failure);
+      case "lock_checked":
+        return granted.onLockChecked(m, event.lockId, event.current);
+      case "fence_written":
+        return commit.onFenceWritten(m, event.guardId, event.error);
+      case "drain":
+        return onDrain(m, event.reason, event.untilMs);
+    }
+  }
+
+  /** The lease opened or closed: what waited for it goes on, or begins to wait. */
+  #noticeChange(m: Moment, wasOpen: boolean): void {
+    const open = isOpen(m.store.lease, m.nowMs, m.context);
+    if (open === wasOpen) return;
+    if (!open) return queue.waitForCoordinator(m);
+    commit.resumeLocked(m);
+    queue.advance(m);
+    sweep(m);
+  }
+
+  #wanted(nowMs: number, context: LeaseContext): boolean {
+    const { blocked, queue: waiting, passing, grants, lastAskedMs } = this.#state;
+    if (blocked !== null) return false;
+    return this.pinned || this.watchers > 0 || waiting.size > 0 || passing.size > 0 ||
+      grants.all.size > 0 ||
+      nowMs - lastAskedMs < context.timing.interestMs;
+  }
+
+  /** Tries to hold a wanted store; gives an unwanted one back once no write of ours can run. */
+  #maintain(m: Moment): void {
+    const { store, nowMs, context } = m;
+    if (store.blocked !== null && nowMs >= store.blocked.untilMs) store.blocked = null;
+    const { lease } = store;
+    const wanted = this.#wanted(nowMs, context);
+    if (lease.phase === "idle" || lease.phase === "foreign") {
+      if (wanted && nowMs >= lease.retryAtMs) queue.seekLease(m);
+      return;
+    }
+    if (lease.phase !== "ours") return;
+    granted.warn(m);
+    if (wanted || lease.releaseReason !== null || store.passing.size > 0) return;
+    if (context.rules.drainFirst && store.grants.mayStillWrite(nowMs)) return;
+    m.stepLease({ type: "release", reason: store.blocked?.reason ?? "idle" });
+  }
+
+  /** Asks for a tick at the next time that matters, unless an earlier one is on its way. */
+  #arm(m: Moment): void {
+    const atMs = this.#nextMs(m);
+    if (atMs >= this.#armedMs) return;
+    this.#armedMs = atMs;
+    m.out.push({ type: "wake", atMs });
+  }
+
+  #nextMs(m: Moment): number {
+    const { store, nowMs, context } = m;
+    const wanted = this.#wanted(nowMs, context);
+    let atMs = Math.min(store.dueMs, store.blocked?.untilMs ?? Infinity, granted.warnAtMs(m));
+    if (store.lease.phase === "ours" || (wanted && context.connected)) {
+      atMs = Math.min(atMs, wakeAtMs(store.lease, context));
+    }
+    if (!wanted && store.grants.lingerUntilMs > nowMs) {
+      atMs = Math.min(atMs, store.grants.lingerUntilMs);
+    }
+    if (wanted && !this.pinned && this.watchers === 0) {
+      const endsMs = store.lastAskedMs + context.timing.interestMs;
+      if (endsMs > nowMs) atMs = Math.min(atMs, endsMs);
+    }
+    return atMs;
+  }
+}
+
+function knownHolder(lease: LeaseState): Holder | null {
+  if (lease.phase === "foreign") return lease.holder;
+  return lease.phase === "acquiring" ? lease.known?.holder ?? null : null;
+}

@@ -1,0 +1,88 @@
+/**
+ * What can happen to a store, and what a store asks for: the core's outer border.
+ * @module
+ */
+import type { Refusal } from "./errors.ts";
+import type { LeaseEvent, LeaseMemo, LeaseNote, LeaseRequest } from "./state.ts";
+
+/** A guard as it arrives, its parameters checked. */
+export interface GuardRequest {
+  /** Unique within the agent; its grant is known by it. */
+  readonly id: number;
+  readonly shared: boolean;
+  readonly waitMs: number;
+  readonly waitLease: boolean;
+  readonly follow: boolean;
+  readonly passLock: boolean;
+  /** The process that asked. */
+  readonly pid: number;
+}
+
+/** Why a lock could not be had. */
+export type LockRefusal =
+  | { readonly kind: "busy"; readonly path: string; readonly by: string | null }
+  | { readonly kind: "unknown_store"; readonly path: string }
+  | { readonly kind: "error"; readonly message: string };
+
+/** What can happen to a store. */
+export type StoreEvent =
+  | { readonly type: "lease"; readonly event: LeaseEvent }
+  | { readonly type: "tick" }
+  | { readonly type: "connected" }
+  | { readonly type: "disconnected" }
+  | { readonly type: "guard"; readonly guard: GuardRequest }
+  /** A guard or grant is over: released by its client, or (`gone`) its connection closed. */
+  | { readonly type: "end"; readonly id: number; readonly gone: boolean }
+  | { readonly type: "verify"; readonly id: number; readonly grantId: number }
+  /** Somebody asked whether it is held, and it may be for the first time. */
+  | { readonly type: "ask"; readonly id: number }
+  /** `epoch` is what the lock file's line says; null where it says nothing. */
+  | { readonly type: "locked"; readonly lockId: number; readonly epoch: number | null }
+  | { readonly type: "lock_failed"; readonly lockId: number; readonly failure: LockRefusal }
+  | { readonly type: "lock_checked"; readonly lockId: number; readonly current: boolean }
+  | {
+    readonly type: "fence_written";
+    readonly guardId: number;
+    /** Why it could not be written; null when it was. */
+    readonly error: string | null;
+  }
+  /** Stop granting, let grants finish, release; not wanted again before `untilMs`. */
+  | { readonly type: "drain"; readonly reason: string; readonly untilMs: number };
+
+/** What a caller of `guard` is granted. */
+export interface GrantFacts {
+  readonly epoch: number;
+  readonly revision: number;
+  readonly deadlineMs: number;
+}
+
+/** What a store asks for, to be carried out in order. */
+export type StoreEffect =
+  | LeaseRequest
+  | LeaseMemo
+  /** Something happened that logs, metrics and watchers want to know. */
+  | { readonly type: "note"; readonly note: LeaseNote }
+  /** Tick the store at this time. */
+  | { readonly type: "wake"; readonly atMs: number }
+  | { readonly type: "lock"; readonly lockId: number; readonly untilMs: number }
+  /** Give up the lock, or the wait for it. */
+  | { readonly type: "unlock"; readonly lockId: number }
+  | { readonly type: "check_lock"; readonly lockId: number }
+  | {
+    readonly type: "write_fence";
+    readonly lockId: number;
+    readonly guardId: number;
+    readonly epoch: number;
+    readonly pid: number;
+  }
+  | ({ readonly type: "granted"; readonly id: number; readonly lockId: number } & GrantFacts)
+  | { readonly type: "refused"; readonly id: number; readonly refusal: Refusal }
+  | ({ readonly type: "verified"; readonly id: number } & GrantFacts)
+  | { readonly type: "verify_failed"; readonly id: number; readonly refusal: Refusal }
+  /** A grant's lease is about to run out, was renewed, or is lost. */
+  | { readonly type: "expiring"; readonly id: number; readonly deadlineMs: number }
+  | { readonly type: "renewed"; readonly id: number; readonly deadlineMs: number }
+  | { readonly type: "grant_lost"; readonly id: number; readonly refusal: Refusal }
+  /** The grant is over and forgotten. */
+  | { readonly type: "grant_ended"; readonly id: number }
+  | { readonly type: "answer"; readonly id: number; readonly held: boolean };

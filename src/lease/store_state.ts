@@ -1,0 +1,49 @@
+/**
+ * What a store remembers, and the moment in which one event is handled.
+ * @module
+ */
+import type { Guard } from "./gates.ts";
+import type { Grants } from "./grants.ts";
+import type { Locks } from "./locks.ts";
+import type { LeaseContext, LeaseEvent, LeaseState } from "./state.ts";
+import type { StoreEffect } from "./store_events.ts";
+
+/** The mutable state of one store. Only the modules of the core touch it. */
+export interface StoreState {
+  readonly code: string;
+  lease: LeaseState;
+  /** Guards that wait for turn, lease or grace, in order of arrival. */
+  queue: Map<number, Guard>;
+  /** Guards between gates 5 and 7. */
+  readonly passing: Map<number, Guard>;
+  readonly grants: Grants;
+  readonly locks: Locks;
+  /** First questions whether it is held. */
+  readonly asks: { readonly id: number; readonly answerByMs: number }[];
+  /** Whether an attempt to hold it was ever answered, so that its state can be told from memory. */
+  resolved: boolean;
+  /** The newest write acknowledged in time. */
+  provenSeq: number;
+  lastAskedMs: number;
+  /** Set while nothing is granted because the store is drained. */
+  blocked: { readonly reason: string; readonly untilMs: number } | null;
+  /** The newest epoch above ours that the disk has shown; 0 for none. */
+  newerOnDisk: number;
+  /** The earliest time at which a guard, a verify or a question has waited long enough. */
+  dueMs: number;
+}
+
+/** One event being handled: the time, what may be looked at, and where effects go. */
+export interface Moment {
+  readonly store: StoreState;
+  readonly nowMs: number;
+  readonly context: LeaseContext;
+  readonly out: StoreEffect[];
+  /** Takes the lease one step on, and tells everybody concerned. */
+  stepLease(event: LeaseEvent): void;
+}
+
+/** Something has to be looked at again at this time. */
+export function dueAt(store: StoreState, atMs: number): void {
+  if (atMs < store.dueMs) store.dueMs = atMs;
+}

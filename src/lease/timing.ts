@@ -1,0 +1,67 @@
+/**
+ * Every duration of the lease, derived from the TTL, each with its reason.
+ * @module
+ */
+
+/** The durations one agent works with. All in milliseconds. */
+export interface Timing {
+  /** The lease TTL: the bucket's, which is the truth for every node. */
+  readonly ttlMs: number;
+  /** How long a new holder waits for a displaced one that may still be finishing. */
+  readonly graceMs: number;
+  /** Taken off every deadline: our clock may run slower than the coordinator's. */
+  readonly marginMs: number;
+  /** How long after a proof the next renewal is due, before jitter. */
+  readonly renewEveryMs: number;
+  /** How long after an unknown outcome the write is tried again. */
+  readonly retryMs: number;
+  /** How long a caller waits for the coordinator before it is told `unavailable`. */
+  readonly answerWithinMs: number;
+  /** How long an unasked store stays held. */
+  readonly interestMs: number;
+}
+
+/** The TTL that a new bucket gets when nobody says otherwise. */
+export const DEFAULT_TTL_MS = 15_000;
+
+/** How long a store is kept after somebody last asked about it, when nobody says otherwise. */
+export const DEFAULT_INTEREST_MS = 15 * 60_000;
+
+/** Derives all durations. `graceMs` defaults to the TTL; zero is honoured. */
+export function timingOf(
+  options: { ttlMs: number; graceMs?: number; interestMs?: number },
+): Timing {
+  const { ttlMs } = options;
+  return {
+    ttlMs,
+    graceMs: options.graceMs ?? ttlMs,
+    // Two percent covers any oscillator that still keeps time at all (crystals drift by less than
+    // 0.01 %, virtual machines under steal by less than 1 %).
+    marginMs: ttlMs * 0.02,
+    // A third: two renewals may fail outright before the deadline is near.
+    renewEveryMs: ttlMs / 3,
+    // About a second, yet several tries within a short TTL.
+    retryMs: Math.min(1_000, ttlMs / 6),
+    // The contract says within 2 s; the rest is for the socket and a busy machine.
+    answerWithinMs: 1_800,
+    interestMs: options.interestMs ?? DEFAULT_INTEREST_MS,
+  };
+}
+
+/**
+ * When a hold proven by a write sent at `sentAtMs` ends. It counts from the send: the coordinator
+ * starts its own count no earlier than that, so its entry outlives our belief in it.
+ */
+export function deadlineMs(sentAtMs: number, timing: Timing): number {
+  return sentAtMs + timing.ttlMs - timing.marginMs;
+}
+
+/**
+ * When the hold proven at `sentAtMs` is renewed: a third of the TTL later, give or take 5 %, so
+ * that holds acquired together do not stay in step. The spread comes from the revision, which
+ * keeps the core free of randomness.
+ */
+export function renewalDueMs(sentAtMs: number, revision: number, timing: Timing): number {
+  const spread = (Math.imul(revision | 0, 0x9e3779b1) >>> 0) / 0x1_0000_0000;
+  return sentAtMs + timing.renewEveryMs * (0.95 + 0.1 * spread);
+}

@@ -1,0 +1,202 @@
+/**
+ * Finds the two buckets, or creates them, and judges what is there.
+ * @module
+ */
+import {
+  JetStreamApiError,
+  type JetStreamManager,
+  type StreamConfig,
+  type StreamInfo,
+} from "@nats-io/jetstream";
+import { judgeLeases, type Judgement, judgeTenures, ttlMsOf } from "./judge.ts";
+import { DEFAULT_TTL_MS } from "./options.ts";
+import { parseTenure } from "./records.ts";
+import { type Finding, SetupError } from "./setup_error.ts";
+import { firstRevision, leasesConfig, tenuresConfig, tenuresOf } from "./stream_config.ts";
+import { keyPrefix, streamOf } from "./wire.ts";
+
+/** Somebody created the stream with another configuration: with another first sequence at least. */
+const STREAM_NAME_IN_USE = 10058;
+/** There are fewer servers with JetStream than replicas. One that is down for now still counts. */
+const NO_SUITABLE_PEERS = 10005;
+/** More than one replica on a server of its own. */
+const NOT_CLUSTERED = 10074;
+const STREAM_NOT_FOUND = 10059;
+const MESSAGE_NOT_FOUND = 10037;
+
+/** Copies by default in a cluster: one server may fail. */
+const DEFAULT_CLUSTER_REPLICAS = 3;
+
+/** What to look for. */
+export interface BucketsOptions {
+  readonly jsm: JetStreamManager;
+  readonly bucket: string;
+  /** Undefined: 3 in a cluster of at least 3, else 1. */
+  readonly replicas?: number;
+  /** The TTL that was asked for or adopted before, in milliseconds. Undefined: the bucket's. */
+  readonly ttlMs?: number;
+  /** Whether the server is a member of a cluster. */
+  readonly clustered: boolean;
+  /** Whether the server can start a stream at another sequence than 1 (2.10 and newer). */
+  readonly choosesFirst: boolean;
+  /** Milliseconds since 1970. */
+  wallMs(): number;
+}
+
+/** Both buckets as they are now. */
+export interface Inspection {
+  /** The lease bucket's TTL in milliseconds; 0 for none. */
+  readonly ttlMs: number;
+  readonly faults: readonly Finding[];
+  readonly warnings: readonly Finding[];
+  /** The buckets that did not exist and were made, in words. */
+  readonly created: readonly Finding[];
+  /** When the tenures stream was made: another one's sequences mean nothing for it. */
+  readonly tenuresCreated: string;
+}
+
+/**
+ * Inspects both buckets, and creates those that do not exist. Agents that race all succeed.
+ *
+ * @throws {SetupError} where creating contradicts the setup; anything else may pass
+ */
+export async function inspectBuckets(options: BucketsOptions): Promise<Inspection> {
+  const { bucket, clustered, ttlMs } = options;
+  const created: Finding[] = [];
+  // The tenures first: their epochs bound the first revision of new leases.
+  const tenures = await findOrCreate(options, created, {
+    bucket: tenuresOf(bucket),
+    config: (replicas) => Promise.resolve(tenuresConfig(bucket, { replicas })),
+  });
+  const leases = await findOrCreate(options, created, {
+    bucket,
+    config: async (replicas) =>
+      leasesConfig(bucket, {
+        ttlMs: ttlMs ?? DEFAULT_TTL_MS,
+        replicas,
+        firstSeq: options.choosesFirst
+          ? firstRevision(options.wallMs(), await newestEpoch(options))
+          : undefined,
+      }),
+  });
+  const judgements: Judgement[] = [
+    judgeLeases(bucket, leases, { wantedTtlMs: ttlMs, clustered }),
+    judgeTenures(tenuresOf(bucket), tenures, { clustered }),
+  ];
+  return {
+    ttlMs: ttlMsOf(leases),
+    faults: judgements.flatMap(({ faults }) => faults),
+    warnings: [
+      ...judgements.flatMap(({ warnings }) => warnings),
+      ...options.choosesFirst ? [] : [FIRST_REVISION],
+    ],
+    created,
+    tenuresCreated: String(tenures.created),
+  };
+}
+
+const FIRST_REVISION: Finding = {
+  check: "first_revision",
+  message: "The server starts every bucket at revision 1 (first_seq needs 2.10): if the lease " +
+    "bucket is made again, epochs fall below those on disk and stores are refused",
+};
+
+interface Wanted {
+  readonly bucket: string;
+  config(replicas: number): Promise<Partial<StreamConfig> & { name: string }>;
+}
+
+async function findOrCreate(
+  options: BucketsOptions,
+  created: Finding[],
+  wanted: Wanted,
+): Promise<StreamInfo> {
+  const { jsm } = options;
+  try {
+    return await jsm.streams.info(streamOf(wanted.bucket));
+  } catch (error) {
+    if (!isApiError(error, STREAM_NOT_FOUND)) throw error;
+  }
+  try {
+    const info = await create(options, wanted);
+    created.push(describeCreated(wanted.bucket, info));
+    return info;
+  } catch (error) {
+    if (!isApiError(error, STREAM_NAME_IN_USE)) throw error;
+    return await jsm.streams.info(streamOf(wanted.bucket)); // Another agent was first.
+  }
+}
+
+async function create(options: BucketsOptions, wanted: Wanted): Promise<StreamInfo> {
+  const { jsm, clustered } = options;
+  const replicas = options.replicas ?? (clustered ? DEFAULT_CLUSTER_REPLICAS : 1);
+  try {
+    return await jsm.streams.add(await wanted.config(replicas));
+  } catch (error) {
+    const tooFew = isApiError(error, NO_SUITABLE_PEERS) || isApiError(error, NOT_CLUSTERED);
+    if (!tooFew) throw error;
+    if (options.replicas !== undefined) {
+      throw new SetupError(
+        "replicas",
+        `Cannot create bucket ${wanted.bucket} with ${replicas} replicas: ` +
+          `${(error as Error).message}. Add servers, or give fewer --replicas`,
+      );
+    }
+    return await jsm.streams.add(await wanted.config(1));
+  }
+}
+
+function describeCreated(bucket: string, info: StreamInfo): Finding {
+  const copies = info.config.num_replicas === 1
+    ? "1 replica: no store can be written while its server is away, and its disk is the only copy"
+    : `${info.config.num_replicas} replicas`;
+  return {
+    check: "bucket_created",
+    message: `Bucket ${bucket} did not exist and was made, with ${copies}`,
+  };
+}
+
+/** The epoch in the record that was written last, or 0: a floor in case the clock was set back. */
+async function newestEpoch({ jsm, bucket }: BucketsOptions): Promise<number> {
+  const tenures = tenuresOf(bucket);
+  try {
+    const message = await jsm.streams.getMessage(streamOf(tenures), {
+      last_by_subj: keyPrefix(tenures) + ">",
+    });
+    return message === null ? 0 : parseTenure(message.data)?.epoch ?? 0;
+  } catch (error) {
+    if (isApiError(error, MESSAGE_NOT_FOUND)) return 0;
+    throw error;
+  }
+}
+
+function isApiError(error: unknown, code: number): boolean {
+  return error instanceof JetStreamApiError && error.code === code;
+}
+
+/** Why the buckets could not be inspected, for a person. */
+export function explainInspection(error: unknown, forbidden: string | null): Finding {
+  if (forbidden !== null) {
+    return {
+      check: "permissions",
+      message: `The account may not use JetStream as needed: ${forbidden}`,
+    };
+  }
+  if (error instanceof Error && error.name === "JetStreamNotEnabled") {
+    return {
+      check: "jetstream",
+      message: "JetStream does not answer: it is not enabled on the server or for this account, " +
+        "or has no leader now",
+    };
+  }
+  if (error instanceof Error && error.name === "TimeoutError") {
+    return {
+      check: "jetstream",
+      message: "JetStream does not answer in time: it, or a bucket, may have no leader now",
+    };
+  }
+  const text = error instanceof Error ? error.message : String(error);
+  return error instanceof JetStreamApiError
+    ? { check: "jetstream", message: `JetStream refuses: ${text} (${error.code})` }
+    : { check: "jetstream", message: `Cannot inspect the buckets: ${text}` };
+}

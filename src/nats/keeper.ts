@@ -1,0 +1,255 @@
+/**
+ * Keeps a usable session: dials until one is up, inspects the buckets at once and each minute, and
+ * says what is wrong meanwhile. It never gives up, and nothing else waits for it.
+ * @module
+ */
+import { explainInspection, type Inspection } from "./buckets.ts";
+import { Dialer } from "./dialer.ts";
+import type { Link } from "./link.ts";
+import type { NatsListener, NatsStats, Problem } from "./listener.ts";
+import { checkOptions, type NatsOptions } from "./options.ts";
+import { Pause } from "./pause.ts";
+import { Session } from "./session.ts";
+import { EXIT_CONFIG, type Finding, SetupError } from "./setup_error.ts";
+import { checkServerVersion } from "./versions.ts";
+import type { WatchPosition } from "./watch.ts";
+
+/** How often the buckets are looked at, in milliseconds. */
+const LOOK_MS = 60_000;
+/** …while something is wrong that a person has to put right, so that it is seen soon. */
+const LOOK_FAULT_MS = 5_000;
+/** …while JetStream does not answer, which an election mends within seconds; never more often. */
+const LOOK_RETRY_MS = 1_000;
+
+const STOPPING = "the agent stops";
+
+/** The life of the connections to the coordinator. */
+export class Keeper {
+  readonly #options: NatsOptions & { readonly bucket: string };
+  readonly #listener: NatsListener;
+  readonly #dialer: Dialer;
+  readonly #pause: Pause;
+  readonly #loop: Promise<void>;
+  #stopped = false;
+  #session: Session | null = null;
+  #nextLink: Link | null = null;
+  #ready = false;
+  #ttlMs: number | null = null;
+  #warnings: readonly Finding[] = [];
+  #drift: Finding | null = null;
+  #problem: Problem | null = null;
+  /** Told since all was well last: two servers that fail in turn are told once each. */
+  readonly #told = new Set<string>();
+  #position: WatchPosition | null = null;
+
+  /** @throws {SetupError} for options that could never work */
+  constructor(options: NatsOptions & { readonly bucket: string }, listener: NatsListener) {
+    checkOptions(options);
+    this.#options = options;
+    this.#listener = listener;
+    this.#dialer = new Dialer(options, (problem) => this.#tell(problem));
+    this.#pause = new Pause(options, LOOK_RETRY_MS);
+    this.#loop = this.#run();
+  }
+
+  /** The session that requests go out on, or null. */
+  get session(): Session | null {
+    return this.#ready ? this.#session : null;
+  }
+
+  get ttlMs(): number | null {
+    return this.#ttlMs;
+  }
+
+  get warnings(): readonly Finding[] {
+    return this.#warnings;
+  }
+
+  get drift(): Finding | null {
+    return this.#drift;
+  }
+
+  get problem(): Problem | null {
+    return this.#problem;
+  }
+
+  stats(): NatsStats {
+    const session = this.#session?.link.isUp ? this.#session : null;
+    return {
+      connected: session !== null,
+      ready: this.#ready && session !== null,
+      server: session?.link.server ?? null,
+      version: session?.link.serverVersion ?? null,
+      rttMs: session?.rttMs ?? null,
+    };
+  }
+
+  /** Reads the credentials again; if they changed, connects with them, then leaves the old connection. */
+  async reload(): Promise<void> {
+    if (this.#session === null) return this.#pause.cut(); // The next dial reads them anyway.
+    const link = await this.#dialer.dialIfChanged();
+    if (link === null) return; // The old connection goes on.
+    if (this.#stopped) return await link.close(STOPPING);
+    await this.#nextLink?.close("it was replaced before it was used");
+    this.#nextLink = link;
+    await this.#session?.link.close("the credentials were replaced");
+    this.#pause.cut();
+  }
+
+  /** Ends the connection; all in flight become unknown. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#pause.end();
+    await this.#session?.link.close(STOPPING);
+    await this.#loop;
+    await this.#nextLink?.close(STOPPING);
+  }
+
+  async #run(): Promise<void> {
+    // Not in the constructor's turn: the listener's owner does not have us yet.
+    await Promise.resolve();
+    while (!this.#stopped) {
+      const link = this.#takeNextLink() ?? await this.#dialer.dial();
+      if (link !== null) await this.#serve(link);
+      const waitMs = this.#problem?.fatal ? LOOK_FAULT_MS : this.#dialer.waitMs;
+      if (this.#nextLink === null) await this.#pause.for(waitMs);
+    }
+  }
+
+  #takeNextLink(): Link | null {
+    const link = this.#nextLink;
+    this.#nextLink = null;
+    return link;
+  }
+
+  /** Uses a connection until it is down. */
+  async #serve(link: Link): Promise<void> {
+    if (this.#stopped || !link.isUp) return await link.close(STOPPING);
+    const session = new Session(link, this.#options, {
+      onTenure: (store, record) => this.#listener.onTenure(store, record),
+      onTrouble: () => this.#pause.cutSoon(),
+    });
+    this.#session = session;
+    link.onDown((reason) => this.#ended(session, reason));
+    if (this.#admit(session)) {
+      while (link.isUp) await this.#pause.for(await this.#look(session), link.down);
+    }
+    // Another member of the cluster may do.
+    await link.close("the server is not fit");
+  }
+
+  /**
+   * Judges the server. A fit one is used at once where the TTL is known from before: leases that are
+   * still valid go on as soon as a write gets through, which may be before an inspection does.
+   */
+  #admit(session: Session): boolean {
+    const { allowUnsafeServer = false } = this.#options;
+    try {
+      session.versionWarning = checkServerVersion(session.link.serverVersion, allowUnsafeServer);
+    } catch (error) {
+      this.#tellFatal(error as SetupError);
+      return false;
+    }
+    if (this.#ttlMs !== null) this.#use(session, { ttlMs: this.#ttlMs, created: [] });
+    return true;
+  }
+
+  #ended(session: Session, reason: string): void {
+    const wasReady = this.#ready;
+    this.#ready = false;
+    this.#session = null;
+    session.end(`the connection to the coordinator ended: ${reason}`);
+    if (this.#stopped) return;
+    if (wasReady) this.#listener.onConnection(false);
+    if (session.link.closedByUs) return;
+    this.#tell({ fatal: false, check: "connection", message: `Connection lost: ${reason}` });
+  }
+
+  /** Looks at the buckets once; returns in how many milliseconds to look again. */
+  async #look(session: Session): Promise<number> {
+    const { link } = session;
+    let inspection: Inspection;
+    try {
+      inspection = await session.inspect(this.#options.ttlMs ?? this.#ttlMs ?? undefined);
+    } catch (error) {
+      if (!link.isUp) return 0;
+      if (error instanceof SetupError) return this.#faulty(session, [error]);
+      this.#tell({ fatal: false, ...explainInspection(error, link.forbidden) });
+      return LOOK_RETRY_MS;
+    }
+    if (!link.isUp) return 0;
+    if (inspection.faults.length > 0) return this.#faulty(session, inspection.faults);
+    const position = await session.follow(inspection.tenuresCreated, this.#position);
+    if (!link.isUp) return 0;
+    const followed = "seq" in position;
+    this.#position = followed ? position : null;
+    this.#fit(session, inspection, followed ? [] : [position]);
+    return followed ? LOOK_MS : LOOK_FAULT_MS;
+  }
+
+  /** The buckets contradict us: fatal before the first use, drift after it. */
+  #faulty(session: Session, faults: readonly Finding[]): number {
+    const { check } = faults[0];
+    const message = faults.map((fault) => fault.message).join(". ");
+    if (this.#ttlMs === null) {
+      this.#tellFatal({ check, message });
+    } else {
+      this.#setDrift({ check, message });
+      this.#use(session, { ttlMs: this.#ttlMs, created: [] });
+    }
+    return LOOK_FAULT_MS;
+  }
+
+  /** All is well but for the warnings. */
+  #fit(session: Session, inspection: Inspection, more: readonly Finding[]): void {
+    const version = session.versionWarning === null ? [] : [session.versionWarning];
+    const warnings = [...version, ...inspection.warnings, ...more];
+    const changed = JSON.stringify(warnings) !== JSON.stringify(this.#warnings);
+    this.#warnings = warnings;
+    this.#ttlMs ??= inspection.ttlMs;
+    this.#problem = null;
+    this.#told.clear();
+    const { created } = inspection;
+    const news = changed || created.length > 0;
+    this.#use(session, { ttlMs: this.#ttlMs, created, news });
+    this.#setDrift(null);
+  }
+
+  /** Lets requests through, if they are not yet; tells so, or the news. */
+  #use(
+    session: Session,
+    facts: {
+      readonly ttlMs: number;
+      readonly created: readonly Finding[];
+      readonly news?: boolean;
+    },
+  ): void {
+    const { ttlMs, created, news = false } = facts;
+    const fresh = !this.#ready;
+    if (!fresh && !news) return;
+    session.open(ttlMs);
+    this.#ready = true;
+    this.#dialer.succeeded(session.link);
+    const { server, serverVersion } = session.link;
+    this.#listener.onReady({ ttlMs, server, serverVersion, warnings: this.#warnings, created });
+    if (fresh) this.#listener.onConnection(true);
+  }
+
+  #setDrift(fault: Finding | null): void {
+    if (fault?.message === this.#drift?.message) return;
+    this.#drift = fault;
+    this.#listener.onDrift(fault);
+  }
+
+  #tellFatal({ check, message }: Finding): void {
+    this.#tell({ fatal: true, exit: EXIT_CONFIG, check, message });
+  }
+
+  #tell(problem: Problem): void {
+    if (this.#stopped) return;
+    this.#problem = problem;
+    if (this.#told.has(problem.message)) return;
+    this.#told.add(problem.message);
+    this.#listener.onProblem(problem);
+  }
+}

@@ -1,0 +1,38 @@
+/**
+ * Tenure records as they are stored: JSON that anybody may have written, so checked.
+ * @module
+ */
+import * as v from "valibot";
+import type { TenureRecord } from "../lease/tenure.ts";
+
+const Text = v.pipe(v.string(), v.nonEmpty());
+
+const Tenure = v.object({
+  node: Text,
+  incarnation: Text,
+  address: v.optional(v.nullable(v.string()), null),
+  epoch: v.pipe(v.number(), v.safeInteger(), v.minValue(1)),
+  acquired_at: Text,
+  released_at: v.optional(Text),
+  reason: v.optional(v.string()),
+});
+
+const decoder = new TextDecoder();
+const encoder = new TextEncoder();
+
+/** The record in a stored value, or null for anything that is not one. Members unknown to us are dropped. */
+export function parseTenure(data: Uint8Array): TenureRecord | null {
+  let value: unknown;
+  try {
+    value = JSON.parse(decoder.decode(data));
+  } catch {
+    return null;
+  }
+  const result = v.safeParse(Tenure, value);
+  return result.success ? result.output : null;
+}
+
+/** The bytes of a record. */
+export function formatTenure(record: TenureRecord): Uint8Array {
+  return encoder.encode(JSON.stringify(record));
+}

@@ -1,0 +1,150 @@
+/**
+ * Requests in flight on one connection: many at once, answered in any order over one subscription,
+ * each answered, timed out or cut off exactly once.
+ * @module
+ */
+import { createInbox, type Msg, type NatsConnection } from "@nats-io/transport-node";
+import type { Clock, Timers } from "../ports/clock.ts";
+import type { Outcome } from "../ports/coordinator.ts";
+import type { RawHeaders } from "./wire.ts";
+
+/** What is to be sent. */
+export interface Request<T> {
+  readonly subject: string;
+  readonly payload: Uint8Array;
+  readonly headers?: RawHeaders;
+  /** Reads the answer. A function of the module, so that a request costs no closure. */
+  decode(reply: Msg): Outcome<T>;
+  done(outcome: Outcome<T>): void;
+}
+
+interface Pending {
+  readonly decode: (reply: Msg) => Outcome<unknown>;
+  readonly done: (outcome: Outcome<never>) => void;
+  readonly deadlineMs: number;
+}
+
+/** What a table of requests needs. */
+export interface RequestsOptions {
+  readonly nc: NatsConnection;
+  /** Whether what is published now goes to a live connection, and not to one that is yet to come. */
+  isUp(): boolean;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  /** How long an answer is awaited, in milliseconds. The same for all, so the oldest is due first. */
+  readonly timeoutMs: number;
+  /** Called when the coordinator refuses for a reason that is not a conflict. */
+  onTrouble(): void;
+}
+
+/** The requests in flight of one connection. */
+export class Requests {
+  readonly #options: RequestsOptions;
+  /** By id, in the order sent, which is the order of the deadlines: ids are never used again. */
+  readonly #pending = new Map<number, Pending>();
+  readonly #prefix = createInbox() + ".";
+  readonly #timedOut: Outcome<never>;
+  #lastId = 0;
+  #timerSet = false;
+  #ended: string | null = null;
+
+  constructor(options: RequestsOptions) {
+    this.#options = options;
+    this.#timedOut = {
+      kind: "unknown",
+      reason: `no answer from the coordinator within ${options.timeoutMs} ms`,
+    };
+    options.nc.subscribe(this.#prefix + "*", {
+      callback: (error, message) => {
+        if (error === null) this.#answered(message);
+      },
+    });
+  }
+
+  /** How many await their answer. */
+  get size(): number {
+    return this.#pending.size;
+  }
+
+  /** Sends at once, or not at all; `done` is called exactly once, later. */
+  send<T>(request: Request<T>): void {
+    const { nc, isUp, clock, timeoutMs } = this.#options;
+    if (this.#ended !== null || !isUp()) {
+      refuse(request.done, this.#ended ?? "not connected to the coordinator");
+      return;
+    }
+    const id = ++this.#lastId;
+    try {
+      nc.publish(request.subject, request.payload, {
+        reply: this.#prefix + id,
+        headers: request.headers?.asOption(),
+      });
+    } catch (error) {
+      refuse(request.done, `cannot send to the coordinator: ${(error as Error).message}`);
+      return;
+    }
+    const deadlineMs = clock.bootMs() + timeoutMs;
+    this.#pending.set(id, { decode: request.decode, done: request.done, deadlineMs });
+    if (!this.#timerSet) this.#setTimer(timeoutMs);
+  }
+
+  /** Cuts off: all in flight become unknown now, later answers are dropped, nothing more is sent. */
+  end(reason: string): void {
+    if (this.#ended !== null) return;
+    this.#ended = reason;
+    const outcome: Outcome<never> = { kind: "unknown", reason };
+    const all = [...this.#pending.values()];
+    this.#pending.clear();
+    for (const { done } of all) finish(done, outcome);
+  }
+
+  #answered(reply: Msg): void {
+    const id = Number(reply.subject.slice(this.#prefix.length));
+    const pending = this.#pending.get(id);
+    if (pending === undefined) return; // Too late: given up on, and its outcome told as unknown.
+    this.#pending.delete(id);
+    const outcome = pending.decode(reply) as Outcome<never>;
+    if (outcome.kind === "unknown") this.#options.onTrouble();
+    finish(pending.done, outcome);
+  }
+
+  /** One timer for all, set to the oldest. */
+  #setTimer(delayMs: number): void {
+    this.#timerSet = true;
+    this.#options.timers.after(delayMs, () => {
+      this.#timerSet = false;
+      this.#expire();
+    });
+  }
+
+  #expire(): void {
+    const nowMs = this.#options.clock.bootMs();
+    for (const [id, { done, deadlineMs }] of this.#pending) {
+      if (deadlineMs > nowMs) break;
+      this.#pending.delete(id);
+      finish(done, this.#timedOut);
+    }
+    const [oldest] = this.#pending.values();
+    // What an outcome's receiver sent in turn may have set the timer already.
+    if (oldest !== undefined && !this.#timerSet) this.#setTimer(oldest.deadlineMs - nowMs);
+  }
+}
+
+/** Tells the outcome of a request that was never sent, but not before the call returned. */
+export function refuse(done: (outcome: Outcome<never>) => void, reason: string): void {
+  queueMicrotask(() => done({ kind: "unknown", reason }));
+}
+
+/**
+ * An error in the receiver must neither keep the others from their outcomes nor end the client
+ * library's loop of reading, which it would do silently.
+ */
+function finish(done: (outcome: Outcome<never>) => void, outcome: Outcome<never>): void {
+  try {
+    done(outcome);
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error;
+    });
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * One connection put to use: its inspections, its requests and its watch.
+ * @module
+ */
+import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
+import type { TenureRecord } from "../lease/tenure.ts";
+import { inspectBuckets, type Inspection } from "./buckets.ts";
+import type { Link } from "./link.ts";
+import type { NatsOptions } from "./options.ts";
+import { Requests } from "./requests.ts";
+import type { Finding } from "./setup_error.ts";
+import { tenuresOf } from "./stream_config.ts";
+import { startsAnywhere } from "./versions.ts";
+import { TenureWatch, type WatchPosition } from "./watch.ts";
+
+/** How long an inspection's request may take, in milliseconds: making a replicated stream elects a leader. */
+const MANAGE_TIMEOUT_MS = 5_000;
+
+/** Requests are given up on after this time at the latest, in milliseconds. */
+const MAX_TIMEOUT_MS = 1_500;
+/** …and within this part of TTL/3, so that a lost renewal can be sent again before the next is due. */
+const TIMEOUT_PER_RENEWAL = 0.9;
+
+/** How often the round trip is measured, in milliseconds. */
+const RTT_INTERVAL_MS = 10_000;
+
+/** How long a request's answer is awaited where leases have this TTL; both in milliseconds. */
+export function requestTimeoutMs(ttlMs: number): number {
+  return Math.min(MAX_TIMEOUT_MS, Math.floor((ttlMs / 3) * TIMEOUT_PER_RENEWAL));
+}
+
+/** What a session reports. */
+export interface SessionHooks {
+  onTenure(store: string, record: TenureRecord): void;
+  /** The coordinator refused something for a reason that is not a conflict. */
+  onTrouble(): void;
+}
+
+/** A connection in use. */
+export class Session {
+  readonly link: Link;
+  /** Null until the buckets were found fit. */
+  requests: Requests | null = null;
+  /** What is to be said of the server's version. */
+  versionWarning: Finding | null = null;
+  /** The newest round trip, in milliseconds. */
+  rttMs: number | null = null;
+  readonly #options: NatsOptions & { readonly bucket: string };
+  readonly #hooks: SessionHooks;
+  readonly #watch: TenureWatch;
+  #jsm: JetStreamManager | null = null;
+  #cancelRtt: () => void = () => {};
+
+  constructor(
+    link: Link,
+    options: NatsOptions & { readonly bucket: string },
+    hooks: SessionHooks,
+  ) {
+    this.link = link;
+    this.#options = options;
+    this.#hooks = hooks;
+    this.#watch = new TenureWatch(link.nc, tenuresOf(options.bucket), hooks.onTenure);
+  }
+
+  /** Looks at the buckets, and makes those that are missing; see {@linkcode inspectBuckets}. */
+  async inspect(wantedTtlMs: number | undefined): Promise<Inspection> {
+    const { nc } = this.link;
+    this.#jsm ??= await jetstreamManager(nc, { checkAPI: false, timeout: MANAGE_TIMEOUT_MS });
+    return await inspectBuckets({
+      jsm: this.#jsm,
+      bucket: this.#options.bucket,
+      replicas: this.#options.replicas,
+      ttlMs: wantedTtlMs,
+      clustered: nc.info?.cluster !== undefined,
+      choosesFirst: startsAnywhere(this.link.serverVersion),
+      wallMs: () => this.#options.clock.wallMs(),
+    });
+  }
+
+  /** Lets requests through. */
+  open(ttlMs: number): void {
+    if (this.requests !== null || !this.link.isUp) return;
+    const { clock, timers } = this.#options;
+    this.requests = new Requests({
+      nc: this.link.nc,
+      isUp: () => this.link.isUp,
+      clock,
+      timers,
+      timeoutMs: requestTimeoutMs(ttlMs),
+      onTrouble: this.#hooks.onTrouble,
+    });
+    this.#measure();
+  }
+
+  /** Follows the tenures. Returns where it is, or why it cannot. */
+  async follow(
+    created: string,
+    position: WatchPosition | null,
+  ): Promise<WatchPosition | Finding> {
+    try {
+      return await this.#watch.ensure(created, position);
+    } catch (error) {
+      const why = this.link.forbidden ?? (error as Error).message;
+      return {
+        check: "tenure_watch",
+        message: `Cannot follow the tenures, so holders are only known once asked for: ${why}`,
+      };
+    }
+  }
+
+  /** The connection is down or given up. */
+  end(reason: string): void {
+    this.#cancelRtt();
+    this.#watch.end();
+    this.requests?.end(reason);
+  }
+
+  async #measure(): Promise<void> {
+    const { clock, timers } = this.#options;
+    const sentMs = clock.bootMs();
+    try {
+      await this.link.nc.flush();
+    } catch {
+      return; // Down: a new session measures its own.
+    }
+    this.rttMs = clock.bootMs() - sentMs;
+    if (this.link.isUp) this.#cancelRtt = timers.after(RTT_INTERVAL_MS, () => this.#measure());
+  }
+}

@@ -1,0 +1,201 @@
+/**
+ * The bytes on the wire: subjects and headers of KV writes, and what the answers mean. As nats.go's
+ * KV clients write and read them, so that they can share a bucket.
+ * @module
+ */
+import type { Msg, MsgHdrs } from "@nats-io/transport-node";
+import type { EntryRead, Outcome, TenureRead } from "../ports/coordinator.ts";
+import { parseTenure } from "./records.ts";
+
+/** Conflicts. The first carries the key's newest revision in its text; replicated streams often answer the second, with no number. */
+const WRONG_LAST_SEQUENCE = 10071;
+const WRONG_LAST_SEQUENCE_UNKNOWN = 10164;
+const NO_MESSAGE_FOUND = 10037;
+
+/** Longest node name kept of an entry that another program wrote: enough to recognise it in a log. */
+const MAX_NODE_LENGTH = 255;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/** An encoded block of headers, as the client library takes it: it asks for the bytes alone. */
+export class RawHeaders {
+  readonly #bytes: Uint8Array;
+
+  constructor(text: string) {
+    this.#bytes = encoder.encode(text);
+  }
+
+  encode(): Uint8Array {
+    return this.#bytes;
+  }
+
+  /** For the library's publish option. */
+  asOption(): MsgHdrs {
+    return this as unknown as MsgHdrs;
+  }
+}
+
+/** Makes the headers of compare-and-set writes that differ in nothing but the expected revision. */
+export class HeaderTemplate {
+  readonly #tail: string;
+
+  /** @param extra further headers, without line breaks in names or values */
+  constructor(extra: Readonly<Record<string, string>> = {}) {
+    const lines = Object.entries(extra).map(([name, value]) => `\r\n${name}: ${value}`);
+    this.#tail = lines.join("") + "\r\n\r\n";
+  }
+
+  expecting(revision: number): RawHeaders {
+    return new RawHeaders(
+      "NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: " + revision + this.#tail,
+    );
+  }
+}
+
+/** The subject prefix of a bucket's keys, with its last dot. */
+export function keyPrefix(bucket: string): string {
+  return `$KV.${bucket}.`;
+}
+
+/** The stream behind a bucket. */
+export function streamOf(bucket: string): string {
+  return `KV_${bucket}`;
+}
+
+interface ApiAnswer {
+  readonly seq?: number;
+  readonly error?: { readonly err_code?: number; readonly code?: number; description?: string };
+  readonly message?: StoredMessage;
+}
+
+/** A message as the stream's leader reads it out. */
+interface StoredMessage {
+  readonly seq: number;
+  readonly subject: string;
+  readonly hdrs?: string;
+  readonly data?: string;
+}
+
+type Unknown = Extract<Outcome<never>, { kind: "unknown" }>;
+
+function unknown(reason: string): Unknown {
+  return { kind: "unknown", reason };
+}
+
+/** Parses an answer of JetStream, or tells why there is none. */
+function parseAnswer(reply: Msg): ApiAnswer | Unknown {
+  if (reply.data.length === 0) {
+    return reply.headers?.code === 503
+      ? unknown("the bucket has no leader now, or does not exist (no responders)")
+      : unknown("the coordinator answered with an empty message");
+  }
+  try {
+    return JSON.parse(decoder.decode(reply.data)) as ApiAnswer;
+  } catch {
+    return unknown("the coordinator's answer is not JSON");
+  }
+}
+
+function explain(error: NonNullable<ApiAnswer["error"]>): Unknown {
+  return unknown(`the coordinator answered: ${error.description} (${error.err_code})`);
+}
+
+/** The answer to a compare-and-set write: the new revision, a conflict, or unknown. */
+export function decodeWrite(reply: Msg): Outcome<number> {
+  const answer = parseAnswer(reply);
+  if ("kind" in answer) return answer;
+  const { error, seq } = answer;
+  if (error === undefined) {
+    return typeof seq === "number"
+      ? { kind: "ok", value: seq }
+      : unknown("the coordinator's acknowledgement carries no revision");
+  }
+  if (error.err_code === WRONG_LAST_SEQUENCE) {
+    const match = /wrong last sequence: (\d+)/.exec(error.description ?? "");
+    return match === null
+      ? { kind: "conflict" }
+      : { kind: "conflict", lastRevision: Number(match[1]) };
+  }
+  if (error.err_code === WRONG_LAST_SEQUENCE_UNKNOWN) return { kind: "conflict" };
+  return explain(error);
+}
+
+/** The answer to a read: the stored message, or null where there is none. */
+export function decodeRead(reply: Msg): Outcome<StoredMessage | null> {
+  const answer = parseAnswer(reply);
+  if ("kind" in answer) return answer;
+  if (answer.error !== undefined) {
+    return answer.error.err_code === NO_MESSAGE_FOUND
+      ? { kind: "ok", value: null }
+      : explain(answer.error);
+  }
+  return answer.message === undefined
+    ? unknown("the coordinator's answer carries no message")
+    : { kind: "ok", value: answer.message };
+}
+
+/** The answer to a read of the lease bucket. */
+export function decodeEntry(reply: Msg): Outcome<EntryRead> {
+  const read = decodeRead(reply);
+  if (read.kind !== "ok") return read;
+  return { kind: "ok", value: read.value === null ? { kind: "none" } : entryOf(read.value) };
+}
+
+/** A revision of a tenure record, as {@linkcode TenureRead}. */
+export type TenureRevision = TenureRead;
+
+/** The answer to a read of the tenures bucket: the revision found, or null where there is none. */
+export function decodeRevision(reply: Msg): Outcome<TenureRevision | null> {
+  const read = decodeRead(reply);
+  if (read.kind !== "ok") return read;
+  return { kind: "ok", value: read.value === null ? null : tenureOf(read.value) };
+}
+
+/** The answer to a read of a store's newest tenure record. */
+export function decodeTenure(reply: Msg): Outcome<TenureRead> {
+  const read = decodeRevision(reply);
+  if (read.kind !== "ok") return read;
+  return { kind: "ok", value: read.value ?? { revision: 0, record: null } };
+}
+
+function entryOf(message: StoredMessage): EntryRead {
+  const headers = headersOf(message);
+  if (isMarker(headers)) return { kind: "tombstone", revision: message.seq };
+  return {
+    kind: "entry",
+    revision: message.seq,
+    node: decoder.decode(dataOf(message)).slice(0, MAX_NODE_LENGTH),
+    incarnation: headers.get("zit-incarnation") ?? null,
+    address: headers.get("zit-address") ?? null,
+  };
+}
+
+function tenureOf(message: StoredMessage): TenureRead {
+  const record = isMarker(headersOf(message)) ? null : parseTenure(dataOf(message));
+  return { revision: message.seq, record };
+}
+
+/** A deletion or purge by any KV client, or what a server leaves when it expires a key. */
+function isMarker(headers: ReadonlyMap<string, string>): boolean {
+  const operation = headers.get("kv-operation");
+  return operation === "DEL" || operation === "PURGE" || headers.has("nats-marker-reason");
+}
+
+function dataOf(message: StoredMessage): Uint8Array {
+  return Buffer.from(message.data ?? "", "base64");
+}
+
+/** The first value of each header, by lower-case name. */
+function headersOf(message: StoredMessage): Map<string, string> {
+  const headers = new Map<string, string>();
+  if (message.hdrs === undefined) return headers;
+  const [, ...lines] = Buffer.from(message.hdrs, "base64").toString("utf8").split("\r\n");
+  for (const line of lines) {
+    const colon = line.indexOf(":");
+    if (colon <= 0) continue;
+    const name = line.slice(0, colon).toLowerCase();
+    if (!headers.has(name)) headers.set(name, line.slice(colon + 1).trim());
+  }
+  return headers;
+}

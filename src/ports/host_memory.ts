@@ -1,0 +1,27 @@
+/**
+ * What a host remembers across restarts of its agent. Writes say null, or why they are not on disk;
+ * what is known in memory stays true either way.
+ * @module
+ */
+
+/** The memory of one host, open for one incarnation. */
+export interface HostMemory {
+  /** Incarnations that ran here under this node name before, all proven dead. */
+  readonly previousIncarnations: ReadonlySet<string>;
+  /** Stores in which a foreign entry without a tenure record was seen, no grace served since. */
+  readonly strangers: ReadonlySet<string>;
+  /** Graces owed and not over, by store, on CLOCK_BOOTTIME; Infinity: owed whole from now. */
+  readonly graces: ReadonlyMap<string, number>;
+  /** Why the memory is behind, such as a full disk; null while it is not. */
+  readonly problem: string | null;
+  /** Whether no client that an earlier incarnation gave a grant on the store can still be running. */
+  clientsGone(store: string): boolean;
+  rememberStranger(store: string): string | null;
+  forgetStranger(store: string): string | null;
+  rememberGrace(store: string, untilMs: number): string | null;
+  forgetGrace(store: string): string | null;
+  /** Journals a grant about to be given: after null is returned it may be. */
+  beginGrant(id: number, grant: { store: string; epoch: number; pid: number }): string | null;
+  /** Journals that a grant ended, or was not given after all. */
+  endGrant(id: number): string | null;
+}

@@ -1,0 +1,96 @@
+/**
+ * A NATS coordinator with a listener that writes down all it is told.
+ * @module
+ */
+import { NatsCoordinator } from "../../src/nats/coordinator.ts";
+import type { NatsListener, Problem, ReadyFacts } from "../../src/nats/listener.ts";
+import type { NatsOptions } from "../../src/nats/options.ts";
+import type { Finding } from "../../src/nats/setup_error.ts";
+import type { TenureRecord } from "../../src/lease/tenure.ts";
+import { Client } from "../contract/coordinator.ts";
+import { plainClock, plainTimers } from "./plain_clock.ts";
+import { until } from "./wait.ts";
+
+/** All that a listener was told. */
+export class Recorder implements NatsListener {
+  readonly connections: boolean[] = [];
+  readonly ready: ReadyFacts[] = [];
+  readonly problems: Problem[] = [];
+  readonly drifts: (Finding | null)[] = [];
+  readonly tenures: { readonly store: string; readonly record: TenureRecord }[] = [];
+
+  onConnection(connected: boolean): void {
+    this.connections.push(connected);
+  }
+  onTenure(store: string, record: TenureRecord): void {
+    this.tenures.push({ store, record });
+  }
+  onReady(facts: ReadyFacts): void {
+    this.ready.push(facts);
+  }
+  onProblem(problem: Problem): void {
+    this.problems.push(problem);
+  }
+  onDrift(fault: Finding | null): void {
+    this.drifts.push(fault);
+  }
+}
+
+/** A started coordinator, what it told, and its calls as promises. */
+export class Subject extends Client {
+  readonly nats: NatsCoordinator;
+  readonly told: Recorder;
+
+  /** Starts one; it need not be connected yet. */
+  static start(options: Partial<NatsOptions> & { readonly urls: readonly string[] }): Subject {
+    const told = new Recorder();
+    const nats = NatsCoordinator.start({
+      node: "alpha",
+      incarnation: "a1",
+      address: "http://alpha:8080",
+      clock: plainClock,
+      timers: plainTimers,
+      ...options,
+    }, told);
+    return new Subject(nats, told);
+  }
+
+  /** Starts one and waits until it is connected. */
+  static async connect(
+    options: Partial<NatsOptions> & { readonly urls: readonly string[] },
+  ): Promise<Subject> {
+    const subject = Subject.start(options);
+    await subject.connected();
+    return subject;
+  }
+
+  private constructor(nats: NatsCoordinator, told: Recorder) {
+    super({ settle: (promise) => promise }, nats);
+    this.nats = nats;
+    this.told = told;
+  }
+
+  /** The first problem told of this check, waited for. */
+  problem(check: string): Promise<Problem> {
+    return until(
+      `a problem "${check}" is told`,
+      () => this.told.problems.find((problem) => problem.check === check),
+    );
+  }
+
+  async connected(): Promise<void> {
+    try {
+      await until("the coordinator is connected", () => this.nats.connected, 60_000);
+    } catch (error) {
+      throw new Error(`${(error as Error).message}: ${this.nats.problem?.message}`);
+    }
+  }
+
+  async disconnected(): Promise<void> {
+    await until("the coordinator is disconnected", () => !this.nats.connected);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.nats.stop();
+  }
+}
