@@ -1,7 +1,7 @@
 /** `agent holder`: where do writes of a store go? */
 import type { Command } from "commander";
 import { clientOptions, clientOptionsOf } from "./options.ts";
-import type { Context } from "./program.ts";
+import type { Context } from "./context.ts";
 
 /** Defines `agent holder`. */
 export function defineHolder(program: Command, _context: Context): void {
