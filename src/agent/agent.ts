@@ -337,6 +337,12 @@ export class Agent {
     return { held, waiting, foreign, grants, waiters };
   }
 
+  /** A store that is known here, with what it looks at; for the simulator's checkers. */
+  inspect(code: string): { readonly store: Store; readonly context: LeaseContext } | null {
+    const slot = this.#slots.get(code);
+    return slot === undefined ? null : { store: slot.store, context: this.#context! };
+  }
+
   // ---- inside ------------------------------------------------------------------------------
 
   #info(slot: Slot): LeaseInfo {
