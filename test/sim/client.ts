@@ -118,6 +118,7 @@ export class SimClient implements Client {
 
   lost(told: { token: string }): void {
     const { random, scheduler, checks, plan } = this.#world;
+    if (this.over || this.#orphan) return;
     checks.lost(this, told.token);
     this.tokenDead = true;
     // Some stop at once, some within the time that a guarded command is given.
@@ -125,6 +126,7 @@ export class SimClient implements Client {
   }
 
   deadline(change: "expiring" | "renewed", told: { token: string; deadlineMs: number }): void {
+    if (this.over || this.#orphan) return;
     this.#world.checks.deadline(this, change, told);
     if (change === "renewed") this.#deadlineMs = this.node.clock.perfectMs(told.deadlineMs);
   }

@@ -38,6 +38,7 @@ class FaultSet {
   readonly #world: World;
   /** How to end each fault that goes on. */
   readonly #open = new Set<() => void>();
+  #low = 2 ** 40;
 
   constructor(world: World) {
     this.#world = world;
@@ -95,7 +96,7 @@ class FaultSet {
     const { nodes, older, server, checks } = this.#world;
     for (const end of [...this.#open]) end();
     for (const node of nodes) {
-      for (const client of [...node.clients]) client.onHostDown();
+      for (const client of [...node.clients]) client.vanish();
       if (node.run === null) node.start();
     }
     older?.stop();
@@ -175,11 +176,13 @@ class FaultSet {
   }
 
   #meddle(store: string, overwrite: boolean): void {
-    const { server, trace, nodes, random } = this.#world;
-    if (server.bucketGone || server.entry(store) === null) return;
+    const { server, trace, nodes, random, checks } = this.#world;
+    const before = server.bucketGone ? null : server.entry(store);
+    if (before === null) return;
     server.disturb(store);
     trace.add("operator", `${overwrite ? "overwrites" : "deletes"} the entry of ${store}`);
     const node = random.chance(0.5) ? "somebody" : random.pick(nodes).name;
+    checks.owners.meddled(store, before.value!.node, overwrite ? node : null);
     server.meddle(store, overwrite ? { node, incarnation: null, address: null } : null);
   }
 
@@ -191,7 +194,7 @@ class FaultSet {
       trace.add("server", "loses both buckets, and starts them again from nothing");
       checks.onAmnesia();
       server.loseTenures();
-      return server.remakeEntries(1);
+      return server.remakeEntries(this.#lowRevision());
     }
     trace.add("operator", `deletes the lease bucket`);
     server.bucketGone = true;
@@ -203,8 +206,16 @@ class FaultSet {
       server.bucketGone = false;
       for (const store of plan.stores) server.disturb(store);
       if (how === "low") checks.onPastLost();
-      server.remakeEntries(how === "low" ? 1 : FIRST_REVISION + Math.ceil(scheduler.nowMs));
+      server.remakeEntries(how === "low" ? this.#lowRevision() : FIRST_REVISION + Math.ceil(scheduler.nowMs));
     });
+  }
+
+  /**
+   * Below every revision there was, yet never the very same again: no compare-and-set can tell two
+   * lives of one revision apart.
+   */
+  #lowRevision(): number {
+    return (this.#low /= 2);
   }
 
   #pause(node: SimNode): void {

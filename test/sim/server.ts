@@ -275,10 +275,10 @@ function describe(request: Request): string {
   const expect = "expect" in request
     ? ` expecting ${request.expect === 0 ? "nothing" : short(request.expect)}`
     : "";
-  if (request.type !== "put_tenure") return `${type} ${store} by ${author.node}${expect}`;
+  if (request.type !== "put_tenure") return `${type} ${store} by ${author.node}/${author.incarnation}${expect}`;
   const { epoch, released_at } = request.record;
   const tenure = `${released_at === undefined ? "open" : "closed"} ${short(epoch)}`;
-  return `record ${tenure} of ${store} by ${author.node}`;
+  return `record ${tenure} of ${store} by ${author.node}/${author.incarnation}`;
 }
 
 function describeOutcome(outcome: Outcome<unknown>): string {

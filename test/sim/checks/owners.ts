@@ -38,6 +38,13 @@ export class Owners {
     if (!deleted) this.#note(store, author.node, nowMs + world.plan.ttlMs * 1.01 + LATE_MS);
   }
 
+  /** An operator wrote over whatever was there. */
+  meddled(store: string, before: string, node: string | null): void {
+    const { nowMs, world } = this.#checks;
+    this.#note(store, before, nowMs);
+    if (node !== null) this.#note(store, node, nowMs + world.plan.ttlMs * 1.01 + LATE_MS);
+  }
+
   /** Its own, or that of an earlier run on the same host, state directory kept. */
   #mayReplace({ author: owner, value }: Message<Entry>, author: Author): boolean {
     if (owner.process === author.process) return true;
