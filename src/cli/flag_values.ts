@@ -40,7 +40,9 @@ export class FlagValues {
     const written = this.#written.get(name);
     if (written === undefined) return null;
     const text = written.texts[0]!;
-    if (text.trim() === "") throw usage(`${written.source} is empty: give it a value or leave it out.`);
+    if (text.trim() === "") {
+      throw usage(`${written.source} is empty: give it a value or leave it out.`);
+    }
     return text;
   }
 

@@ -189,7 +189,9 @@ function checkUrl(url: string, source: string): void {
   const [, scheme = "nats", rest = ""] = /^(?:([a-z+]+):\/\/)?(.*)$/i.exec(url)!;
   const isHost = /^(\[[0-9a-f:.]+\]|[^\s:/?#]+)(:\d{1,5})?\/?$/i.test(rest);
   if (!["nats", "tls"].includes(scheme.toLowerCase()) || !isHost) {
-    throw usage(`${source}: "${url}" is no NATS server: write nats://HOST:PORT or tls://HOST:PORT.`);
+    throw usage(
+      `${source}: "${url}" is no NATS server: write nats://HOST:PORT or tls://HOST:PORT.`,
+    );
   }
 }
 

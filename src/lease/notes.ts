@@ -52,18 +52,22 @@ function onNote(m: Moment, note: LeaseNote, before: LeaseState): void {
     case "unreachable":
       onUnreachable(m, note.reason);
       return resolve(m);
-    case "stale": {
-      const { code } = m.store;
-      queue.refuseQueue(
-        m,
-        () => true,
-        () => refuse.staleEpoch(code, note.epoch, note.recorded),
-      );
+    case "stale":
+      m.store.stale = note;
+      refuseStale(m);
       return resolve(m);
-    }
     case "released":
+      // Whoever asked meanwhile would be told nothing better by another try.
+      refuseStale(m);
+      m.store.stale = null;
       return;
   }
+}
+
+function refuseStale(m: Moment): void {
+  const { code, stale } = m.store;
+  if (stale === null) return;
+  queue.refuseQueue(m, () => true, () => refuse.staleEpoch(code, stale.epoch, stale.recorded));
 }
 
 /** First questions are answered: an attempt to hold the store has come to something. */

@@ -61,6 +61,7 @@ export class Store {
       provenSeq: 0,
       lastAskedMs: options.nowMs,
       blocked: null,
+      stale: null,
       newerOnDisk: 0,
       dueMs: Infinity,
     };

@@ -47,6 +47,8 @@ export class SimCoordinator implements Coordinator {
   readonly refused = new Map<string, boolean>();
   /** Told of each entry that was read. */
   onRead: (store: string, read: EntryRead) => void = () => {};
+  /** By store: when a tenure that was not closed was last read, for the checkers. */
+  readonly readOpenMs = new Map<string, number>();
 
   constructor(wiring: Wiring) {
     this.#wiring = wiring;
@@ -64,8 +66,12 @@ export class SimCoordinator implements Coordinator {
     const sentMs = this.#wiring.perfectMs();
     const author = this.#author;
     this.#call<number>({ type: "put", store, author, expect, entry }, (outcome) => {
+      // An answer to an older write than one that was answered says nothing new.
+      const isNewest = sentMs >= (this.proofs.get(store)?.sentMs ?? -Infinity);
       if (outcome.kind === "ok") this.proofs.set(store, { sentMs, revision: outcome.value });
-      if (outcome.kind !== "unknown") this.refused.set(store, outcome.kind === "conflict");
+      if (outcome.kind !== "unknown" && isNewest) {
+        this.refused.set(store, outcome.kind === "conflict");
+      }
       done(outcome);
     });
   }
@@ -82,7 +88,12 @@ export class SimCoordinator implements Coordinator {
   }
 
   readTenure(store: string, done: Done<TenureRead>): void {
-    this.#call({ type: "read_tenure", store, author: this.#author }, done);
+    this.#call<TenureRead>({ type: "read_tenure", store, author: this.#author }, (outcome) => {
+      if (outcome.kind === "ok" && outcome.value.record?.released_at === undefined) {
+        this.readOpenMs.set(store, this.#wiring.perfectMs());
+      }
+      done(outcome);
+    });
   }
 
   putTenure(store: string, expect: number, record: TenureRecord, done: Done<number>): void {

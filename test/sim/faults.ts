@@ -206,7 +206,9 @@ class FaultSet {
       server.bucketGone = false;
       for (const store of plan.stores) server.disturb(store);
       if (how === "low") checks.onPastLost();
-      server.remakeEntries(how === "low" ? this.#lowRevision() : FIRST_REVISION + Math.ceil(scheduler.nowMs));
+      server.remakeEntries(
+        how === "low" ? this.#lowRevision() : FIRST_REVISION + Math.ceil(scheduler.nowMs),
+      );
     });
   }
 
@@ -215,7 +217,7 @@ class FaultSet {
    * lives of one revision apart.
    */
   #lowRevision(): number {
-    return (this.#low /= 2);
+    return (this.#low -= 1_000_000);
   }
 
   #pause(node: SimNode): void {

@@ -95,7 +95,7 @@ export function drawPlan(random: Random): Plan {
   return {
     ttlMs,
     graceMs: bare ? 0 : random.chance(0.15) ? 2 * ttlMs : ttlMs,
-    interestMs: random.chance(0.3) ? random.between(2, 3 * ttlMs) : 900_000,
+    interestMs: random.chance(0.3) ? random.between(2.5, 5) * ttlMs : 900_000,
     drainMs: random.pick([200, 2_000, 30_000]),
     nodes,
     stores: ["one", "two", "three"].slice(0, 1 + random.below(3)),

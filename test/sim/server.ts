@@ -211,6 +211,11 @@ export class SimServer {
     return message === null || message.value === null ? null : message;
   }
 
+  /** The newest revision of the lease bucket. */
+  get lastRevision(): number {
+    return this.#entries.lastRevision;
+  }
+
   /** The newest tenure record. */
   tenure(store: string): TenureRecord | null {
     return this.#tenures.newest(store, this.clockMs)?.value ?? null;
@@ -275,7 +280,9 @@ function describe(request: Request): string {
   const expect = "expect" in request
     ? ` expecting ${request.expect === 0 ? "nothing" : short(request.expect)}`
     : "";
-  if (request.type !== "put_tenure") return `${type} ${store} by ${author.node}/${author.incarnation}${expect}`;
+  if (request.type !== "put_tenure") {
+    return `${type} ${store} by ${author.node}/${author.incarnation}${expect}`;
+  }
   const { epoch, released_at } = request.record;
   const tenure = `${released_at === undefined ? "open" : "closed"} ${short(epoch)}`;
   return `record ${tenure} of ${store} by ${author.node}/${author.incarnation}`;

@@ -90,6 +90,10 @@ export class GrantChecks {
   #checkEpoch({ run: { process, coordinator }, store, epoch, node }: GrantLog): void {
     const last = this.#tenures.get(store);
     if (last?.process === process && last.epoch === epoch) return;
+    // A tenure of a life that the coordinator has forgotten altogether.
+    if (this.#checks.amnesiaMs > -Infinity && epoch > this.#checks.world.server.lastRevision) {
+      return;
+    }
     if (last !== undefined && epoch <= last.epoch) {
       const message = `${node.label} is granted ${store} at epoch ${short(epoch)}, which is not ` +
         `above ${short(last.epoch)}`;

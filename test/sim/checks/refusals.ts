@@ -88,10 +88,16 @@ function checkGrace(checks: Checks, client: SimClient, refusal: Refusal): string
   const { node, wish: { store } } = client;
   const { graceMs } = world.plan;
   const lease = client.run?.agent.inspect(store)?.store.lease;
-  if (lease?.phase !== "ours" && lease?.phase !== "releasing") return "but the store is not its own";
+  if (lease?.phase !== "ours" && lease?.phase !== "releasing") {
+    return "but the store is not its own";
+  }
   if ((refusal.retryAfterMs ?? 0) > graceMs + 1) return "for longer than a grace";
-  const owed = (owners.owedMs.get(store) ?? -Infinity) >= nowMs - 2.2 * graceMs - 5_000;
-  return owed || node.sawOlderMs.has(store) ? null : "but nobody was displaced";
+  // Decided when a tenure was recorded, or when an open one was read and the writing failed.
+  const readMs = client.run?.coordinator.readOpenMs.get(store) ?? -Infinity;
+  const owedMs = Math.max(owners.owedMs.get(store) ?? -Infinity, readMs);
+  return owedMs >= nowMs - 2.2 * graceMs - 5_000 || node.sawOlderMs.has(store)
+    ? null
+    : "but nobody was displaced";
 }
 
 function isBusyTrue(checks: Checks, client: SimClient): boolean {
