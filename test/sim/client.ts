@@ -141,7 +141,7 @@ export class SimClient implements Client {
     const { run, node } = this;
     if (run === null || node.run !== run) return this.#end();
     if (random.chance(0.75)) return this.#release(run);
-    if (this.wish.passLock && random.chance(0.6)) return this.#beOrphaned();
+    if (this.wish.passLock && !this.#world.calm && random.chance(0.6)) return this.#beOrphaned();
     this.vanish();
   }
 

@@ -25,6 +25,10 @@ export class SimMemory implements HostMemory {
   readonly strangers: ReadonlySet<string>;
   readonly graces: ReadonlyMap<string, number>;
   readonly problem = null;
+  /** The incarnations whose entries it may take over, for the checkers. */
+  readonly inherits: ReadonlySet<string>;
+  /** Stores for which an earlier incarnation owed a grace, for the checkers. */
+  readonly owed: ReadonlySet<string>;
   readonly #dir: StateDir;
   readonly #incarnation: string;
   readonly #alive: (pid: number) => boolean;
@@ -51,6 +55,8 @@ export class SimMemory implements HostMemory {
     this.strangers = mutations.strangerMemory ? new Set(dir.strangers) : new Set();
     this.graces = mutations.graceMemory ? new Map(dir.graces) : new Map();
     this.#inherited = [...dir.grants.values()];
+    this.inherits = new Set(dir.incarnations);
+    this.owed = new Set(dir.graces.keys());
     dir.incarnations.add(incarnation);
   }
 

@@ -23,6 +23,7 @@ export interface Run {
   readonly process: number;
   readonly coordinator: SimCoordinator;
   readonly locks: SimLockFiles;
+  readonly memory: SimMemory;
   readonly link: Link;
 }
 
@@ -176,7 +177,8 @@ export class SimNode {
       newToken: () => `t${world.nextToken()}`,
       observer: this.#observer(),
     });
-    this.run = { agent, incarnation, process, coordinator, locks, link };
+    this.run = { agent, incarnation, process, coordinator, locks, memory, link };
+    world.runs.set(process, this.run);
     if (world.plan.pinned) agent.setPinned(new Set(world.plan.stores));
     link.onChange = (connected) => this.#onLink(generation, connected);
     link.dial();

@@ -7,7 +7,7 @@ import { Checks } from "./checks/checks.ts";
 import { SimDisk } from "./disk.ts";
 import { startFaults } from "./faults.ts";
 import { type Mutations, without } from "./mutations.ts";
-import { SimNode } from "./node.ts";
+import { type Run, SimNode } from "./node.ts";
 import { Older } from "./older.ts";
 import { drawPlan, type Plan, QUIET_MS } from "./plan.ts";
 import { Random } from "./random.ts";
@@ -37,6 +37,8 @@ export class World {
   readonly nodes: SimNode[];
   readonly checks: Checks;
   older: Older | null = null;
+  /** Every run there was, by its process. */
+  readonly runs = new Map<number, Run>();
   /** Every incarnation there was, of any host. */
   readonly incarnations = new Set<string>();
   /** Set when faults are over: nothing is lost, late or repeated any more. */

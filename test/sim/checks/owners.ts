@@ -49,11 +49,7 @@ export class Owners {
   #mayReplace({ author: owner, value }: Message<Entry>, author: Author): boolean {
     if (owner.process === author.process) return true;
     if (value!.incarnation === null || value!.node !== author.node) return false;
-    return this.#checks.world.nodes.some((node) =>
-      node.state.incarnations.has(owner.incarnation!) &&
-      node.state.incarnations.has(author.incarnation!) &&
-      node.run?.process !== owner.process
-    );
+    return this.#checks.world.runs.get(author.process)!.memory.inherits.has(owner.incarnation!);
   }
 
   onTenure(store: string, before: TenureRecord | null, record: TenureRecord): void {
