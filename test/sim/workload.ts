@@ -6,15 +6,16 @@ import { SimClient, type Wish } from "./client.ts";
 import type { SimNode } from "./node.ts";
 import type { World } from "./world.ts";
 
-/** Keeps clients coming on one host for as long as the world lasts. */
-export function keepAsking(node: SimNode): void {
+/** Keeps clients coming on one host, for one store or for any, for as long as the world lasts. */
+export function keepAsking(node: SimNode, store?: string): void {
   const { world } = node;
   const { scheduler, random, plan } = world;
   const next = () => {
     const thinkMs = world.calm ? Math.min(plan.thinkMs, 200) : plan.thinkMs;
     scheduler.after(random.about(thinkMs), () => {
       if (random.chance(0.1)) askHeld(node);
-      const client = new SimClient(node, drawWish(world), {
+      const wish = drawWish(world);
+      const client = new SimClient(node, store === undefined ? wish : { ...wish, store }, {
         holdMs: drawHold(world),
         whenOver: next,
       });

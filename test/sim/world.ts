@@ -107,6 +107,7 @@ export class World {
     this.calm = true;
     scheduler.run(plan.safetyMs + QUIET_MS, goOn);
     faults.heal();
+    for (const node of this.nodes) for (const store of plan.stores) keepAsking(node, store);
     this.checks.expectGrants();
     const enoughMs = plan.ttlMs + plan.graceMs + 2_000;
     scheduler.run(plan.safetyMs + QUIET_MS + enoughMs, goOn);

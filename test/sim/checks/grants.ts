@@ -81,19 +81,24 @@ export class GrantChecks {
     this.#checkEpoch(grant);
     this.#checkCommit(grant, description);
     this.#checkAlone(grant);
+    // With its tenure's record lost, nobody else can know of this one.
+    if (this.#isForgotten(grant)) grant.endedMs = nowMs;
     const grants = this.#grants.get(store);
     if (grants === undefined) this.#grants.set(store, [grant]);
     else grants.push(grant);
     return grant;
   }
 
-  #checkEpoch({ run: { process, coordinator }, store, epoch, node }: GrantLog): void {
+  /** Whether it is of a life of the coordinator that it has lost altogether. */
+  #isForgotten({ epoch }: GrantLog): boolean {
+    return this.#checks.amnesiaMs > -Infinity && epoch > this.#checks.world.server.lastRevision;
+  }
+
+  #checkEpoch(grant: GrantLog): void {
+    const { run: { process, coordinator }, store, epoch, node } = grant;
     const last = this.#tenures.get(store);
     if (last?.process === process && last.epoch === epoch) return;
-    // A tenure of a life that the coordinator has forgotten altogether.
-    if (this.#checks.amnesiaMs > -Infinity && epoch > this.#checks.world.server.lastRevision) {
-      return;
-    }
+    if (this.#isForgotten(grant)) return;
     if (last !== undefined && epoch <= last.epoch) {
       const message = `${node.label} is granted ${store} at epoch ${short(epoch)}, which is not ` +
         `above ${short(last.epoch)}`;
@@ -127,7 +132,7 @@ export class GrantChecks {
   /** Nobody else may have a live grant that excludes this one. */
   #checkAlone(grant: GrantLog): void {
     const { nowMs } = this.#checks;
-    if (!isLive(grant, nowMs)) return;
+    if (!isLive(grant, nowMs) || this.#isForgotten(grant)) return;
     const { store, node, shared, inode } = grant;
     const others = this.#grants.get(store);
     if (others !== undefined) {

@@ -36,6 +36,8 @@ export function checkRefusal(checks: Checks, client: SimClient, refusal: Refusal
 }
 
 function untruth(checks: Checks, client: SimClient, refusal: Refusal): string | null {
+  // Whoever slept finds many waits over at once, and what was in their way is over, too.
+  if (client.node.impairedMs >= client.arrivedMs) return null;
   switch (refusal.kind) {
     case "unavailable":
       return isUnavailableTrue(checks, client, client.arrivedMs)
@@ -95,9 +97,9 @@ function checkGrace(checks: Checks, client: SimClient, refusal: Refusal): string
   // Decided when a tenure was recorded, or when an open one was read and the writing failed.
   const readMs = client.run?.coordinator.readOpenMs.get(store) ?? -Infinity;
   const owedMs = Math.max(owners.owedMs.get(store) ?? -Infinity, readMs);
-  return owedMs >= nowMs - 2.2 * graceMs - 5_000 || node.sawOlderMs.has(store)
-    ? null
-    : "but nobody was displaced";
+  const owed = owedMs >= nowMs - 2.2 * graceMs - 5_000 || node.sawOlderMs.has(store) ||
+    client.run!.memory.owed.has(store);
+  return owed ? null : "but nobody was displaced";
 }
 
 function isBusyTrue(checks: Checks, client: SimClient): boolean {
