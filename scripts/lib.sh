@@ -127,9 +127,11 @@ build_current() {
 # working directory; options of its own, so that BUN_OPTIONS and the inspector's variables do not
 # count; no code made from strings, no native add-ons, no packages fetched at run time; and the
 # system's certificate authorities, which a compiled program would not know.
+#
+# --splitting: without it, whatever any module imports of the runtime is loaded at every start.
 compile_agent() {
   "$bun" build "$root/src/main.ts" --compile --outfile "$1" \
-    --minify --bytecode --format=esm \
+    --minify --bytecode --format=esm --splitting \
     --no-compile-autoload-dotenv --no-compile-autoload-bunfig \
     --no-compile-autoload-tsconfig --no-compile-autoload-package-json \
     --compile-exec-argv="--disallow-code-generation-from-strings=strict --no-addons --no-install --use-system-ca" \

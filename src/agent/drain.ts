@@ -6,10 +6,13 @@ import type { StoreEvent } from "../lease/store_events.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { Slot } from "./slot.ts";
 
+/** Told what came of a drain: leases released, and leases whose grants did not finish. */
+export type Drained = (result: { released: number; remaining: number }) => void;
+
 interface Drain {
   /** Stores whose leases have not gone yet, with whether they were ours at the start. */
   readonly left: Map<Slot, boolean>;
-  readonly done: (result: { released: number; remaining: number }) => void;
+  readonly done: Drained;
   released: number;
   cancelTimer: () => void;
 }
@@ -32,10 +35,7 @@ export class Drains {
   begin(
     slots: readonly Slot[],
     block: { reason: string; untilMs: number },
-    { forMs, done }: {
-      forMs: number;
-      done: (result: { released: number; remaining: number }) => void;
-    },
+    { forMs, done }: { forMs: number; done: Drained },
   ): void {
     const left = new Map(slots.filter(isBusy).map((slot) => [slot, isOurs(slot)]));
     const drain: Drain = { left, done, released: 0, cancelTimer: () => {} };

@@ -170,7 +170,9 @@ export class World {
 
 function describe(failure: LockFailure, path: string): LockRefusal {
   if (failure.kind !== "busy") return failure;
-  const { fence } = failure;
-  const by = fence === null ? null : `process ${fence.pid} of node ${fence.node}`;
-  return { kind: "busy", path, by };
+  const { fence, owners = [] } = failure;
+  const holders = owners.map(({ pid, command }) => `process ${pid} (${command})`);
+  // Who was seen to have it says more than who was granted last: that may have been its parent.
+  if (holders.length > 0) return { kind: "busy", path, by: holders.join(" and ") };
+  return { kind: "busy", path, by: fence && `process ${fence.pid} of node ${fence.node}` };
 }

@@ -8,20 +8,33 @@ import type { Check, Observer } from "./types.ts";
 /** How many stores a message names. */
 const MAX_NAMED = 3;
 
+/** What is wrong with some stores, and what to do about it. */
+const ADVICE = {
+  duplicate_node: (stores: string) =>
+    `another agent uses this node's name and holds ${stores}; give each host a name of its own ` +
+    "(--node)",
+  epoch: (stores: string) =>
+    `the coordinator has gone back in time for ${stores}: it gave an epoch below a recorded one; ` +
+    "restore its data, or delete the tenure records of these stores once no write of the newer " +
+    "epoch is missing",
+  stuck: (stores: string) =>
+    `the coordinator refuses ${stores} although nobody has renewed there for longer than TTL and ` +
+    "grace; compare the replicas of the bucket, and have the one that kept an expired entry made anew",
+} as const;
+
 /** Everything that is wrong now. */
 export class Health {
   readonly #observer: Observer;
   readonly #problems = new Map<string, string>();
-  readonly #duplicates = new Set<string>();
-  readonly #stale = new Set<string>();
+  /** The stores in which each was seen. */
+  readonly #stores = {
+    duplicate_node: new Set<string>(),
+    epoch: new Set<string>(),
+    stuck: new Set<string>(),
+  };
 
   constructor(observer: Observer) {
     this.#observer = observer;
-  }
-
-  /** Why the coordinator cannot be reached, in words for a refusal. */
-  get unreachable(): string {
-    return this.#problems.get("coordinator") ?? "not connected";
   }
 
   /** Notes that something is wrong, or (null) right again. The observer hears of changes. */
@@ -36,39 +49,29 @@ export class Health {
   note(store: string, note: LeaseNote): void {
     switch (note.type) {
       case "foreign":
-        if (note.duplicate && note.renews) this.#name(this.#duplicates, store, true);
-        else if (!note.duplicate) this.#name(this.#duplicates, store, false);
+        if (note.duplicate && note.renews) this.#name("duplicate_node", store, true);
+        else if (!note.duplicate) this.#name("duplicate_node", store, false);
+        if (note.renews) this.#name("stuck", store, false);
         return;
       case "stale":
-        return this.#name(this.#stale, store, true);
+        return this.#name("epoch", store, true);
+      case "stuck":
+        return this.#name("stuck", store, true);
       case "acquired":
-        this.#name(this.#duplicates, store, false);
-        return this.#name(this.#stale, store, false);
+        for (const name of ["duplicate_node", "epoch", "stuck"] as const) {
+          this.#name(name, store, false);
+        }
     }
   }
 
-  #name(set: Set<string>, store: string, add: boolean): void {
+  #name(name: keyof typeof ADVICE, store: string, add: boolean): void {
+    const set = this.#stores[name];
     if (set.has(store) === add) return;
     if (add) set.add(store);
     else set.delete(store);
     const named = [...set].slice(0, MAX_NAMED).join(", ");
     const more = set.size > MAX_NAMED ? ` and ${set.size - MAX_NAMED} more` : "";
-    if (set === this.#duplicates) {
-      this.report(
-        "duplicate_node",
-        set.size === 0 ? null : `another agent uses this node's name and holds ${named}${more}; ` +
-          "give each host a name of its own (--node)",
-      );
-    } else {
-      this.report(
-        "epoch",
-        set.size === 0
-          ? null
-          : `the coordinator has gone back in time for ${named}${more}: it gave ` +
-            "an epoch below a recorded one; restore its data, or delete the store's tenure records " +
-            "once no write of the newer epoch is missing",
-      );
-    }
+    this.report(name, set.size === 0 ? null : ADVICE[name](named + more));
   }
 
   /** The named checks, each with what to do; those in `names` are there even when all is well. */

@@ -2,8 +2,6 @@
  * The requests and grants of clients: who asked for what, who holds which token.
  * @module
  */
-import type { Kind, Refusal } from "../lease/errors.ts";
-import type { StoreEffect } from "../lease/store_events.ts";
 import type { Slot } from "./slot.ts";
 import type { Answer, Client, Granted, GuardParams, Verified } from "./types.ts";
 
@@ -23,12 +21,6 @@ export interface GuardEntry {
 export interface VerifyEntry {
   readonly answer: Answer<Verified>;
 }
-
-/** What concerns a caller of a store. */
-export type CallerEffect = Exclude<
-  Extract<StoreEffect, { id: number }>,
-  { type: "verified" | "verify_failed" | "answer" }
->;
 
 /** Everything clients are waiting for or hold. */
 export class Requests {
@@ -99,11 +91,4 @@ export class Requests {
   ofClient(client: Client): GuardEntry[] {
     return [...this.#byClient.get(client.id) ?? []].map((id) => this.guards.get(id)!);
   }
-}
-
-/** Tells a client that its grant's lease is lost. */
-export function tellLost(entry: GuardEntry, refusal: Refusal): void {
-  if (entry.token === null) return;
-  const { kind, message }: { kind: Kind; message: string } = refusal;
-  entry.client.lost({ token: entry.token, store: entry.slot.store.code, kind, message });
 }

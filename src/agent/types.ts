@@ -18,6 +18,8 @@ export interface AgentOptions {
   readonly incarnation: string;
   /** Where writes for this node can be sent, told to others; null for nowhere. */
   readonly address: string | null;
+  /** Milliseconds: the TTL to reckon with until the bucket's is known. */
+  readonly ttlMs?: number;
   /** Milliseconds; undefined: the TTL. */
   readonly graceMs?: number;
   readonly interestMs?: number;
@@ -26,6 +28,8 @@ export interface AgentOptions {
   readonly maxWaiters: number;
   /** Guards and grants of one connection. */
   readonly maxGrants: number;
+  /** Guards and grants of all connections: each may have a lock file open. */
+  readonly maxLocks: number;
   /** Why there is no coordinator behind this agent; null where there is one. */
   readonly standalone: string | null;
   /** All of them, but in the simulator. */
@@ -60,6 +64,10 @@ export interface Observer {
 export interface Client {
   readonly id: number;
   readonly pid: number;
+  /** Whether it reads more slowly than it is written to. */
+  readonly congested: boolean;
+  /** Calls back once when it has caught up, never at once. */
+  onDrain(callback: () => void): void;
   /** The token is dead: its lease was lost. */
   lost(grant: { token: string; store: string; kind: Kind; message: string }): void;
   /** The deadline draws near unrenewed, or has moved. */

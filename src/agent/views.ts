@@ -6,6 +6,7 @@ import type { Holder } from "../lease/errors.ts";
 import * as refuse from "../lease/refusals.ts";
 import type { LeaseContext } from "../lease/state.ts";
 import type { Store } from "../lease/store.ts";
+import type { TenureRecord } from "../lease/tenure.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Coordinator, EntryRead, TenureRead } from "../ports/coordinator.ts";
 import type { AgentOptions, Answer, LeaseInfo } from "./types.ts";
@@ -87,4 +88,41 @@ function explain(
     since: theirs?.acquired_at ?? null,
   });
   return entry.incarnation === self.incarnation ? { ...info, state: "self" } : info;
+}
+
+/** Asks the coordinator for the kept tenures of a store, newest first. */
+export function readHistory(
+  store: string,
+  coordinator: Coordinator,
+  answer: Answer<TenureRecord[]>,
+): void {
+  coordinator.readHistory(store, (outcome) => {
+    if (outcome.kind === "ok") answer.ok(outcome.value);
+    else answer.fail(refuse.unavailable(store, reasonOf(outcome)));
+  });
+}
+
+/** The codes of one page, and where the next one begins: null after the last. */
+export function pageOf(
+  all: Iterable<string>,
+  { prefix = "", after = "", limit }: { prefix?: string; after?: string; limit: number },
+): { codes: string[]; next: string | null } {
+  const matching: string[] = [];
+  for (const code of all) if (code > after && code.startsWith(prefix)) matching.push(code);
+  matching.sort();
+  const codes = matching.slice(0, limit);
+  return { codes, next: matching.length > limit ? codes[codes.length - 1] : null };
+}
+
+/** How many stores are held, ours but not yet to be granted, and elsewhere. */
+export function countsOf(
+  infos: readonly LeaseInfo[],
+): { held: number; waiting: number; foreign: number } {
+  const counts = { held: 0, waiting: 0, foreign: 0 };
+  for (const { state, held } of infos) {
+    if (state === "other") counts.foreign++;
+    else if (held) counts.held++;
+    else if (state === "self") counts.waiting++;
+  }
+  return counts;
 }

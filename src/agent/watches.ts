@@ -1,5 +1,8 @@
 /**
  * Watches: who wants to know of which store's changes.
+ *
+ * A watch keeps the stores it has yet to tell, not what it would have told: whoever reads slowly is
+ * told the newest state of each, and its backlog never grows beyond what it knows already.
  * @module
  */
 import type { Slot } from "./slot.ts";
@@ -8,75 +11,91 @@ import type { Client, LeaseInfo } from "./types.ts";
 interface Watch {
   readonly id: string;
   readonly client: Client;
-  /** Null: every store the agent knows. */
-  readonly stores: ReadonlySet<string> | null;
+  /** Null: every store the agent knows, without a wish to hold it. */
+  readonly named: ReadonlySet<Slot> | null;
+  /** What was told last, by store, so that only changes are. */
+  readonly told: Map<string, string>;
+  /** Stores whose state is to be told. */
+  readonly due: Map<string, Slot>;
+  waiting: boolean;
 }
 
 /** The watches of all clients. */
 export class Watches {
   readonly #info: (slot: Slot) => LeaseInfo;
   readonly #all = new Map<string, Watch>();
-  /** What was last told of a store, so that only changes are. */
-  readonly #told = new Map<string, string>();
   #lastId = 0;
 
   constructor(info: (slot: Slot) => LeaseInfo) {
     this.#info = info;
   }
 
-  /** Begins a watch and returns its name. */
-  add(client: Client, stores: readonly string[] | null): string {
+  /**
+   * Begins a watch of the `named` stores, which are wanted while it lasts, or of all (null), and
+   * returns its name; {@linkcode tell} tells it the present state.
+   */
+  add(client: Client, named: readonly Slot[] | null): string {
     const id = `w${++this.#lastId}`;
-    this.#all.set(id, { id, client, stores: stores && new Set(stores) });
+    this.#all.set(id, {
+      id,
+      client,
+      named: named && new Set(named),
+      told: new Map(),
+      due: new Map(),
+      waiting: false,
+    });
+    for (const { store } of this.#all.get(id)!.named ?? []) store.watchers++;
     return id;
   }
 
-  /** Ends a watch of this client. */
+  /** Ends a watch of this client; false if it has no such one. */
   remove(client: Client, id: string): boolean {
-    if (this.#all.get(id)?.client.id !== client.id) return false;
-    this.#all.delete(id);
-    this.#tidy();
-    return true;
+    const watch = this.#all.get(id);
+    if (watch === undefined || watch.client.id !== client.id) return false;
+    for (const { store } of watch.named ?? []) store.watchers--;
+    return this.#all.delete(id);
   }
 
   /** Ends every watch of a client. */
   clientGone(client: Client): void {
-    for (const watch of this.#all.values()) {
-      if (watch.client.id === client.id) this.#all.delete(watch.id);
-    }
-    this.#tidy();
+    for (const id of [...this.#all.keys()]) this.remove(client, id);
   }
 
-  /** Whether somebody watches the store by name. */
-  wants(slot: Slot): boolean {
-    for (const { stores } of this.#all.values()) if (stores?.has(slot.store.code)) return true;
-    return false;
+  /** Tells one watch the present state of stores, at the pace at which its client reads. */
+  tell(id: string, slots: Iterable<Slot>): void {
+    const watch = this.#all.get(id);
+    if (watch === undefined) return;
+    for (const slot of slots) watch.due.set(slot.store.code, slot);
+    this.#pump(watch);
   }
 
-  /** Tells one watch the present state of a store. */
-  tell(id: string, slot: Slot): void {
-    const info = this.#info(slot);
-    this.#told.set(info.store, keyOf(info));
-    this.#all.get(id)?.client.changed(id, info);
-  }
-
-  /** Tells everybody concerned if the store is not as it was last told. */
+  /** Something happened to a store: whoever watches it is told if it is not as it was. */
   notice(slot: Slot): void {
-    if (this.#all.size === 0) return;
-    const info = this.#info(slot);
-    const key = keyOf(info);
-    if (this.#told.get(info.store) === key) return;
-    this.#told.set(info.store, key);
-    for (const { id, client, stores } of this.#all.values()) {
-      if (stores === null || stores.has(info.store)) client.changed(id, info);
+    for (const watch of this.#all.values()) {
+      if (watch.named !== null && !watch.named.has(slot)) continue;
+      watch.due.set(slot.store.code, slot);
+      this.#pump(watch);
     }
   }
 
-  #tidy(): void {
-    if (this.#all.size === 0) this.#told.clear();
+  #pump(watch: Watch): void {
+    if (watch.waiting) return;
+    for (const [code, slot] of watch.due) {
+      if (watch.client.congested) return this.#pumpLater(watch);
+      watch.due.delete(code);
+      const info = this.#info(slot);
+      const key = `${info.state} ${info.held} ${info.node} ${info.epoch}`;
+      if (watch.told.get(code) === key) continue;
+      watch.told.set(code, key);
+      watch.client.changed(watch.id, info);
+    }
   }
-}
 
-function keyOf({ state, held, node, epoch }: LeaseInfo): string {
-  return `${state} ${held} ${node} ${epoch}`;
+  #pumpLater(watch: Watch): void {
+    watch.waiting = true;
+    watch.client.onDrain(() => {
+      watch.waiting = false;
+      if (this.#all.has(watch.id)) this.#pump(watch);
+    });
+  }
 }

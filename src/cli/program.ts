@@ -3,7 +3,7 @@
  * @module
  */
 import { Command, CommanderError } from "commander";
-import { version } from "../../package.json" with { type: "json" };
+import manifest from "../../package.json" with { type: "json" };
 import { EXIT, Failure } from "./failure.ts";
 import { say, writeStderr, writeStdout } from "./output.ts";
 import { defineCheck } from "./check.ts";
@@ -26,7 +26,7 @@ export interface Context {
 }
 
 /** The version, as package.json has it. */
-export const VERSION = version;
+export const VERSION: string = manifest.version;
 
 /** Builds the command line. Definitions are light; what a command needs is loaded by its action. */
 export function createProgram(context: Context): Command {
@@ -42,6 +42,8 @@ export function createProgram(context: Context): Command {
     .configureOutput({
       writeOut: writeStdout,
       writeErr: writeStderr,
+      getOutHelpWidth: () => HELP_COLUMNS,
+      getErrHelpWidth: () => HELP_COLUMNS,
       outputError: () => {}, // told by explain() instead, in our own form
     })
     .exitOverride()
@@ -63,6 +65,9 @@ export function createProgram(context: Context): Command {
   for (const one of define) one(program, context);
   return program;
 }
+
+/** As wide as the examples; a terminal of 80 columns still shows them. */
+const HELP_COLUMNS = 100;
 
 const ROOT_HELP = `
 Examples:

@@ -1,6 +1,7 @@
 /** `agent run`: the daemon. */
 import { Option } from "commander";
 import type { Command } from "commander";
+import type { RawFlags } from "./flag_values.ts";
 import type { Context } from "./program.ts";
 import { FLAGS, isRepeatable, twinOf } from "./run_flags.ts";
 import type { Flag } from "./run_flags.ts";
@@ -13,18 +14,18 @@ export function defineRun(program: Command, context: Context): void {
     .usage("--node NAME --nats URL… [flags]\n       agent run --standalone REASON [flags]")
     .addHelpText("after", HELP);
   for (const flag of FLAGS) command.addOption(optionOf(flag));
-  command.action(async (options: Record<string, string | string[] | boolean>) => {
-    const { defaultSocketPath } = await import("../client/socket_path.ts");
+  command.action(async (options: RawFlags) => {
+    const { defaultSocketPath } = await import("../client/mod.ts");
     const { parseRunOptions } = await import("./run_options.ts");
-    const raw = Object.fromEntries(FLAGS.map((flag) => [flag.name, options[camel(flag.name)]]));
+    const raw = Object.fromEntries(FLAGS.map(({ name }) => [name, options[camel(name)]]));
     // `agent --socket PATH run` means the same as `agent run --socket PATH`.
-    raw.socket ??= program.opts<{ socket?: string }>().socket;
-    const runOptions = parseRunOptions(raw, {
+    const socket = raw.socket ?? program.opts<{ socket?: string }>().socket;
+    const runOptions = parseRunOptions({ ...raw, socket }, {
       env: context.env,
       socketPath: defaultSocketPath(context.env, process.getuid!()),
     });
     // The daemon's code is loaded here alone: client commands start without it.
-    const { startAgent } = await import("../daemon.ts");
+    const { startAgent } = await import("../daemon/daemon.ts");
     context.exit = await startAgent(runOptions);
   });
 }
@@ -43,10 +44,10 @@ function camel(name: string): string {
   return name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
 }
 
-const DESCRIPTION = `Holds leases for this host and guards writes of local processes over a socket.
-
-With --nats, nodes that name the same servers and bucket share the stores: each is written by one
-node at a time. With --standalone there is no coordinator: every store is this host's.`;
+const DESCRIPTION =
+  "Holds leases for this host and guards writes of local processes over a socket.\n\n" +
+  "With --nats, nodes that name the same servers and bucket share the stores: each is written by " +
+  "one node at a time. With --standalone there is no coordinator: every store is this host's.";
 
 const HELP = `
 Durations are written 500ms, 15s, 2m, 1h. Each flag has a twin in the environment, and the flag

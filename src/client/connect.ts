@@ -29,11 +29,23 @@ const RETRY_MS = 20;
  */
 export async function connect(options: ConnectOptions = {}): Promise<Connection> {
   const path = options.socket ?? defaultSocketPath(process.env, process.getuid?.() ?? 0);
-  const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+  return new Connection(await openSocket({ ...options, socket: path }), { path });
+}
+
+/**
+ * Connects as {@linkcode connect} does, but leaves the socket paused and unread: for callers that
+ * receive descriptors and make a {@linkcode Connection} of it afterwards.
+ *
+ * @throws {AgentUnreachable} if nobody listens on the socket, or not in time.
+ */
+export async function openSocket(
+  options: ConnectOptions & { readonly socket: string },
+): Promise<Socket> {
+  const { socket: path, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
   const deadline = performance.now() + timeoutMs;
   while (true) {
     const socket = await tryConnect(path, deadline - performance.now());
-    if (socket !== null) return new Connection(socket, { path });
+    if (socket !== null) return socket;
     if (performance.now() + RETRY_MS > deadline) throw tooSlow(path, timeoutMs);
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
@@ -43,6 +55,8 @@ export async function connect(options: ConnectOptions = {}): Promise<Connection>
 function tryConnect(path: string, timeoutMs: number): Promise<Socket | null> {
   return new Promise((resolve, reject) => {
     const socket = connectSocket(path);
+    // Nothing is read before somebody wants it.
+    socket.pause();
     const timer = setTimeout(() => {
       socket.destroy();
       resolve(null);
@@ -79,7 +93,9 @@ function explain(path: string, error: NodeJS.ErrnoException): string {
       return "there is no such socket; start the agent (agent run), or name its socket with " +
         "--socket or ZIT_AGENT_SOCKET";
     case "ECONNREFUSED":
-      return "nobody listens there; start the agent (agent run)";
+      // Bun also says this of a full queue, of a file that is no socket, and of a path through one.
+      return "nobody answers there; start the agent (agent run), or look whether it hangs " +
+        "(systemctl status zit-agent)";
     case "EACCES":
     case "EPERM":
       return "no permission; its owner and group may connect (ls -l shows them)";

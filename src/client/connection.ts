@@ -81,6 +81,7 @@ export class Connection {
       });
     });
     if (options.received !== undefined) this.#read(Buffer.from(options.received));
+    socket.resume(); // it comes paused
   }
 
   /**

@@ -13,7 +13,7 @@
  * ```
  * @module
  */
-export { connect, type ConnectOptions } from "./connect.ts";
+export { connect, type ConnectOptions, openSocket } from "./connect.ts";
 export { type CallOptions, Connection, type ConnectionOptions } from "./connection.ts";
 export { AgentError, type AgentErrorOptions, AgentUnreachable } from "./errors.ts";
 export { defaultSocketPath, SYSTEM_SOCKET_PATH } from "./socket_path.ts";

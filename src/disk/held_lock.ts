@@ -3,8 +3,9 @@
  * @module
  */
 import { closeSync, ftruncateSync, readSync, writeSync } from "node:fs";
-import type { Fence, HeldLock } from "../ports/lock_file.ts";
+import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
 import { reasonOf } from "../sys/errno.ts";
+import { tryFlock } from "../sys/flock.ts";
 import { formatFence, MAX_LINE_BYTES, parseFence } from "./fence.ts";
 import { names, type OpenFile } from "./open_lock_file.ts";
 
@@ -65,8 +66,25 @@ export class FlockHeldLock implements HeldLock {
   }
 }
 
+/** Locked a file that the path no longer names: it was removed or replaced meanwhile. */
+export interface Moved {
+  readonly kind: "moved";
+}
+
+/**
+ * Locks an open file, and makes sure that it is the one that everybody else finds at `path`. Only a
+ * returned lock takes the descriptor over.
+ *
+ * @throws {SysError} when the file cannot be locked or read.
+ */
+export function lockOpenFile(path: string, file: OpenFile): HeldLock | LockFailure | Moved {
+  if (!tryFlock(file.fd)) return { kind: "busy", fence: peekFence(file.fd) };
+  if (!names(path, file)) return { kind: "moved" };
+  return new FlockHeldLock(path, file, readFence(file.fd));
+}
+
 /** What the file says, read by whoever has it locked. */
-export function readFence(fd: number): Fence | null {
+function readFence(fd: number): Fence | null {
   return parseFence(readStart(fd));
 }
 
@@ -74,7 +92,7 @@ export function readFence(fd: number): Fence | null {
  * What the file says, read while somebody else may be writing it: the same bytes twice in a row, or
  * nothing. Good for telling people, not for deciding.
  */
-export function peekFence(fd: number): Fence | null {
+function peekFence(fd: number): Fence | null {
   for (let tries = 3; tries > 0; tries--) {
     const bytes = readStart(fd);
     if (bytes.equals(readStart(fd))) return parseFence(bytes);

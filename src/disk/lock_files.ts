@@ -6,11 +6,10 @@ import { closeSync } from "node:fs";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { HeldLock, LockFailure, LockFiles } from "../ports/lock_file.ts";
 import { reasonOf } from "../sys/errno.ts";
-import { tryFlock } from "../sys/flock.ts";
-import { FlockHeldLock, peekFence, readFence } from "./held_lock.ts";
+import { lockOpenFile, type Moved } from "./held_lock.ts";
 import { lockOwners } from "./lock_owners.ts";
 import { type LockPath, parseLockPath } from "./lock_path.ts";
-import { names, type OpenFile, openLockFile } from "./open_lock_file.ts";
+import { openLockFile } from "./open_lock_file.ts";
 
 /** The first wait between two tries: most locks that are in the way at all go within milliseconds. */
 const FIRST_DELAY_MS = 1;
@@ -26,9 +25,6 @@ export interface LockFilePorts {
   readonly clock: Clock;
   readonly timers: Timers;
 }
-
-/** Locked a file that the path no longer names: it was removed or replaced meanwhile. */
-type Moved = { readonly kind: "moved" };
 
 /**
  * Locks stores' lock files with flock(2), each through an open file description of its own: only
@@ -95,7 +91,7 @@ export class FlockLockFiles implements LockFiles {
     if (file.kind !== "open") return file;
     let result: HeldLock | LockFailure | Moved | null = null;
     try {
-      result = lockOpen(path, file);
+      result = lockOpenFile(path, file);
     } catch (error) {
       const message = `Cannot lock ${path} of store ${store}: ${reasonOf(error)}`;
       result = { kind: "error", message };
@@ -119,11 +115,4 @@ export class FlockLockFiles implements LockFiles {
     this.#ownersAtMs = nowMs;
     return { ...result, owners: lockOwners(path, result.fence ? [result.fence.pid] : []) };
   }
-}
-
-/** Locks an open file, and makes sure that it is the one that everybody else finds at the path. */
-function lockOpen(path: string, file: OpenFile): HeldLock | LockFailure | Moved {
-  if (!tryFlock(file.fd)) return { kind: "busy", fence: peekFence(file.fd) };
-  if (!names(path, file)) return { kind: "moved" };
-  return new FlockHeldLock(path, file, readFence(file.fd));
 }

@@ -70,14 +70,22 @@ export function occupy(directory: string, occupant: Occupant): () => void {
 
 /** The error for a directory that does not let us do what `cause` tells. */
 export function unusable(directory: string, cause: unknown): StateDirError {
-  const message =
-    `Cannot use state directory ${directory}: ${reasonOf(cause)}${ownership(directory)}` +
-    `; make it writable for the agent, or choose another with --state-dir`;
+  const { path } = cause as { path?: unknown };
+  const culprit = typeof path === "string" ? path : directory;
+  const what = (culprit === directory ? "" : `${culprit}: `) + reasonOf(cause) + ownership(culprit);
+  const message = `Cannot use state directory ${directory}: ${what}; make it writable for the ` +
+    `agent, or choose another with --state-dir`;
   return new StateDirError(message, { cause });
 }
 
 function makeDirectory(directory: string): void {
-  mkdirSync(dirname(directory), { recursive: true, mode: 0o755 });
+  const parent = dirname(directory);
+  try {
+    mkdirSync(parent, { recursive: true, mode: 0o755 });
+  } catch (error) {
+    if (codeOf(error) === "EEXIST") throw new Error(`${parent} is not a directory`);
+    throw error;
+  }
   try {
     mkdirSync(directory, { mode: DIRECTORY_MODE });
     chmodSync(directory, DIRECTORY_MODE); // the umask may have taken bits away
@@ -131,11 +139,23 @@ function readOccupant(fd: number): { pid: number | null; node: string } {
   }
 }
 
-/** Whose the directory is, where that may be the reason: not ours, and we are not root. */
-function ownership(directory: string): string {
-  const stat = statSync(directory, { throwIfNoEntry: false });
+/** Whose it is, or what would have to hold it, where that may be the reason: not ours, and we are not root. */
+function ownership(path: string): string {
+  const existing = nearest(path);
+  const stat = statSync(existing);
   const uid = process.geteuid!();
-  if (!stat || uid === 0 || stat.uid === uid) return "";
+  if (uid === 0 || stat.uid === uid) return "";
   const mode = (stat.mode & 0o7777).toString(8).padStart(4, "0");
-  return ` (it belongs to uid ${stat.uid} with mode ${mode}, this agent runs as uid ${uid})`;
+  const it = existing === path ? "it" : existing;
+  return ` (${it} belongs to uid ${stat.uid} with mode ${mode}, this agent runs as uid ${uid})`;
+}
+
+/** The path itself or the nearest directory above it that can be looked at. */
+function nearest(path: string): string {
+  try {
+    statSync(path);
+    return path;
+  } catch {
+    return path === "/" ? path : nearest(dirname(path));
+  }
 }

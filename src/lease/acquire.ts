@@ -11,6 +11,7 @@ import {
   EAGER_TRIES,
   exploreForeign,
   isClosed,
+  isStuck,
   stayForeign,
 } from "./foreign.ts";
 import type {
@@ -36,13 +37,21 @@ const QUICK_PUZZLES = 2;
 export function initialLease(
   past: { stranger: boolean; graceUntilMs: number } = { stranger: false, graceUntilMs: 0 },
 ): Idle {
-  return { phase: "idle", seq: 0, expect: 0, retryAtMs: 0, puzzles: 0, ...past };
+  return {
+    phase: "idle",
+    seq: 0,
+    expect: 0,
+    retryAtMs: 0,
+    puzzles: 0,
+    puzzledAtMs: 0,
+    ...past,
+  };
 }
 
 /** Idle, to be tried again at `retryAtMs`. */
 export function idle(
   from: Common,
-  now: { retryAtMs: number; expect?: number; puzzles?: number },
+  now: { retryAtMs: number; expect?: number; puzzles?: number; puzzledAtMs?: number },
 ): Idle {
   return {
     phase: "idle",
@@ -52,6 +61,7 @@ export function idle(
     expect: now.expect ?? 0,
     retryAtMs: now.retryAtMs,
     puzzles: now.puzzles ?? 0,
+    puzzledAtMs: now.puzzledAtMs ?? 0,
   };
 }
 
@@ -64,6 +74,7 @@ export function claimEntry(
     claim: Claim;
     known?: Foreign | null;
     puzzles?: number;
+    puzzledAtMs?: number;
     eager?: number;
   },
   out: LeaseOutput[],
@@ -81,6 +92,7 @@ export function claimEntry(
     sentAtMs: nowMs,
     known: target.known ?? null,
     puzzles: target.puzzles ?? 0,
+    puzzledAtMs: target.puzzledAtMs ?? 0,
     eager: target.eager ?? 0,
     found: null,
   };
@@ -102,6 +114,7 @@ export function stepAside(
           expect: state.expect,
           claim: "create",
           puzzles: state.puzzles,
+          puzzledAtMs: state.puzzledAtMs,
         }, out)
         : claimEntry(state, nowMs, {
           expect: 0,
@@ -138,6 +151,7 @@ export function stepAcquiring(
       retryAtMs: nowMs + context.timing.retryMs,
       expect: state.expect,
       puzzles: state.puzzles,
+      puzzledAtMs: state.puzzledAtMs,
     });
   }
   if (event.type === "put_done") {
@@ -207,14 +221,19 @@ function onFound(
 ): LeaseState {
   if (found.kind === "entry") return onFoundEntry(state, found, nowMs, context, out);
   const puzzles = state.puzzles + 1;
+  const puzzledAtMs = state.puzzles === 0 ? nowMs : state.puzzledAtMs;
   const expect = found.kind === "tombstone" ? found.revision : 0;
   if (puzzles <= QUICK_PUZZLES) {
-    return claimEntry(state, nowMs, { expect, claim: "create", puzzles }, out);
+    return claimEntry(state, nowMs, { expect, claim: "create", puzzles, puzzledAtMs }, out);
   }
   // Refused though nothing is to be seen: a replica that kept an expired entry (nats-server#3653),
   // or a stale read. Somebody else's hold cannot be excluded, so keep trying, at a slower pace.
   out.push({ type: "unreachable", reason: "the coordinator refuses a create but shows no entry" });
-  return idle(state, { retryAtMs: nowMs + context.timing.retryMs, expect, puzzles });
+  if (isStuck(nowMs - puzzledAtMs, context)) {
+    out.push({ type: "stuck", forMs: nowMs - puzzledAtMs });
+  }
+  const retryAtMs = nowMs + context.timing.retryMs;
+  return idle(state, { retryAtMs, expect, puzzles, puzzledAtMs });
 }
 
 function onFoundEntry(
@@ -230,6 +249,7 @@ function onFoundEntry(
       expect: entry.revision,
       claim,
       puzzles: state.puzzles + 1,
+      puzzledAtMs: state.puzzles === 0 ? nowMs : state.puzzledAtMs,
     }, out);
   }
   if (state.known?.revision === entry.revision) {

@@ -51,6 +51,8 @@ export function atLock(m: Moment, lockId: number): Guard[] {
 export function onLockFailed(m: Moment, lockId: number, failure: LockRefusal): void {
   const waiting = atLock(m, lockId);
   m.store.locks.forget(lockId);
+  // Nothing to write here: the lease is let go, or it would keep the hosts that have the store out.
+  if (failure.kind === "unknown_store") m.store.lastAskedMs = -Infinity;
   for (const guard of waiting) {
     // Shared guards wait together, but not equally long.
     if (failure.kind === "busy" && m.nowMs < guard.untilMs) enterLock(m, guard);

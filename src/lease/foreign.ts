@@ -58,6 +58,7 @@ export function exploreForeign(
     sentAtMs: 0,
     known: past.known,
     puzzles: 0,
+    puzzledAtMs: 0,
     eager: past.eager,
     found,
   };
@@ -108,6 +109,8 @@ export function stayForeign(
   out: LeaseOutput[],
 ): Foreign {
   out.push({ type: "foreign", duplicate: known.holder.node === context.node, renews: false });
+  const silentMs = nowMs - known.seenAtMs;
+  if (isStuck(silentMs, context)) out.push({ type: "stuck", forMs: silentMs });
   const eager = Math.max(0, from.eager - 1);
   return {
     ...known,
@@ -130,4 +133,12 @@ function foreignPauseMs(known: Foreign, nowMs: number, context: LeaseContext): n
   const silentMs = nowMs - known.seenAtMs;
   if (silentMs >= (2 / 3) * ttlMs) return Math.min(250, ttlMs / 12);
   return Math.min(renewEveryMs, Math.max(1, (2 / 3) * ttlMs - silentMs));
+}
+
+/**
+ * Whether a store is refused to us for so long without a renewal that something is wrong with the
+ * coordinator: an entry nobody renews is gone a TTL later, or a little more.
+ */
+export function isStuck(silentMs: number, { timing }: LeaseContext): boolean {
+  return silentMs > timing.ttlMs + timing.graceMs;
 }

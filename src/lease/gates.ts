@@ -43,13 +43,15 @@ export type Verdict = "pass" | "wait" | Refusal;
 export interface Company {
   readonly exclusive: number;
   readonly shared: number;
+  /** The client process of one of them; null when there is none. */
+  readonly pid: number | null;
 }
 
 /** Gate 2, the turn: exclusive against everybody, shared against the exclusive. */
 export function gate2Turn(guard: Guard, company: Company, store: string, nowMs: number): Verdict {
   const free = company.exclusive === 0 && (guard.shared || company.shared === 0);
   if (free) return "pass";
-  return nowMs < guard.untilMs ? "wait" : turnTaken(store);
+  return nowMs < guard.untilMs ? "wait" : turnTaken(store, company.pid);
 }
 
 /** Gate 3, the lease: open for grants now, or the coordinator has to be asked. */
@@ -61,7 +63,7 @@ export function gate3Lease(
   context: LeaseContext,
 ): Verdict {
   if (!context.connected) {
-    return guard.waitLease ? "wait" : unavailable(store, "not connected");
+    return guard.waitLease ? "wait" : unavailable(store, context.downReason ?? "not connected");
   }
   if (isOpen(lease, nowMs, context)) return "pass";
   if (guard.waitLease || nowMs < guard.answerByMs) return "wait";

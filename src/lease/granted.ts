@@ -74,7 +74,9 @@ function cannotVerify(m: Moment, grantId: number): Refusal | null {
   const grant = grants.all.get(grantId);
   if (grant === undefined) return refuse.noToken(code);
   if (grant.lost !== null) return refuse.lost(code, LOSS[grant.lost]);
-  return m.context.connected ? null : refuse.unavailable(code, "not connected");
+  return m.context.connected
+    ? null
+    : refuse.unavailable(code, m.context.downReason ?? "not connected");
 }
 
 /** A lock was looked at, for a verify or for a shared guard that joins it. */

@@ -27,6 +27,7 @@ export function stepLease(m: Moment, event: LeaseEvent): void {
       case "released":
       case "unreachable":
       case "stale":
+      case "stuck":
         m.out.push({ type: "note", note: output });
         onNote(m, output, before);
         break;
@@ -60,6 +61,8 @@ function onNote(m: Moment, note: LeaseNote, before: LeaseState): void {
       // Whoever asked meanwhile would be told nothing better by another try.
       refuseStale(m);
       m.store.stale = null;
+      return;
+    case "stuck":
       return;
   }
 }
@@ -143,7 +146,10 @@ export function onAsk(m: Moment, id: number, held: boolean): void {
 /** Nothing is granted any more until `untilMs`. */
 export function onDrain(m: Moment, reason: string, untilMs: number): void {
   const { store, nowMs } = m;
-  store.blocked = { reason, untilMs };
+  // A step-down must not end a shutdown, nor a shorter one a longer.
+  if (store.blocked === null || untilMs > store.blocked.untilMs) {
+    store.blocked = { reason, untilMs };
+  }
   const refusal = refuse.draining(
     store.code,
     Number.isFinite(untilMs) ? untilMs - nowMs : undefined,
@@ -157,6 +163,8 @@ export function onDrain(m: Moment, reason: string, untilMs: number): void {
 export function sweep(m: Moment): void {
   const { store, nowMs } = m;
   store.dueMs = Infinity;
+  // First come first served, even if woken late: whose way is free by now has not waited in vain.
+  queue.advance(m);
   queue.sweepQueue(m);
   commit.sweepProofs(m);
   granted.sweepVerifies(m);

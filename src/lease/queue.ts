@@ -8,13 +8,20 @@
  * @module
  */
 import type { Holder, Refusal } from "./errors.ts";
-import { gate2Turn, gate3Lease, gate4Grace, type Guard, type Verdict } from "./gates.ts";
+import {
+  type Company,
+  gate2Turn,
+  gate3Lease,
+  gate4Grace,
+  type Guard,
+  type Verdict,
+} from "./gates.ts";
 import { isOpen } from "./keep.ts";
 import { enterLock } from "./commit.ts";
 import * as refuse from "./refusals.ts";
 import type { Ours } from "./state.ts";
 import type { GuardRequest } from "./store_events.ts";
-import { dueAt, type Moment } from "./store_state.ts";
+import { dueAt, type Moment, type StoreState } from "./store_state.ts";
 
 /** A guard arrives. */
 export function arrive(m: Moment, request: GuardRequest): void {
@@ -77,10 +84,16 @@ function admit(m: Moment, guard: Guard): Verdict {
 }
 
 /** Who has a grant or is about to have one. */
-function company({ store }: Moment): { exclusive: number; shared: number } {
+function company({ store }: Moment): Company {
   let { exclusive, shared } = store.grants.live;
   for (const guard of store.passing.values()) guard.shared ? shared++ : exclusive++;
-  return { exclusive, shared };
+  return { exclusive, shared, pid: firstPid(store) };
+}
+
+function firstPid({ grants, passing }: StoreState): number | null {
+  for (const grant of grants.all.values()) if (grant.lost === null) return grant.guard.pid;
+  for (const guard of passing.values()) return guard.pid;
+  return null;
 }
 
 /** Refuses a guard anywhere in the queue whose wait is over, or pointless. */
@@ -99,8 +112,10 @@ function patienceEnded(m: Moment, guard: Guard): Refusal | null {
     if (typeof grace !== "string") return grace;
     if (nowMs < guard.untilMs) return null;
     const turn = gate2Turn(guard, company(m), code, nowMs);
-    if (turn === "pass" && !context.connected) return refuse.unavailable(code, "not connected");
-    return refuse.turnTaken(code);
+    if (turn === "pass" && !context.connected) {
+      return refuse.unavailable(code, context.downReason ?? "not connected");
+    }
+    return refuse.turnTaken(code, firstPid(store));
   }
   if (guard.waitLease && nowMs >= guard.untilMs) {
     if (context.connected && lease.phase === "foreign") return refuse.notHolder(code, lease.holder);

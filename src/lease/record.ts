@@ -97,7 +97,8 @@ export function onRecordWritten(
 ): LeaseState {
   const { outcome } = event;
   if (outcome.kind !== "ok") return retryRecord(state, outcome, nowMs, context, out);
-  out.push({ type: "acquired", epoch: state.epoch, graceUntilMs: state.graceUntilMs });
+  const graceMs = Math.max(0, state.graceUntilMs - nowMs);
+  out.push({ type: "acquired", epoch: state.epoch, graceMs });
   return { ...state, record: { at: "done", revision: outcome.value } };
 }
 

@@ -45,22 +45,22 @@ export function inGrace(store: string, leftMs: number): Refusal {
   };
 }
 
-/** The turn is not free within the wait. */
-export function turnTaken(store: string): Refusal {
+/** The turn is not free within the wait; `pid` has it, where somebody has a grant. */
+export function turnTaken(store: string, pid: number | null): Refusal {
+  const who = pid === null ? "another write" : `process ${pid}`;
   return {
     kind: "busy",
-    message: `Cannot guard store ${store}: another write on this host has its turn; ` +
+    message: `Cannot guard store ${store}: ${who} on this host has its turn; ` +
       "wait longer or try again",
   };
 }
 
-/** The lock file is locked by somebody; `by` says who, as far as the file tells. */
+/** The lock file is locked by somebody; `by` says who, as far as that is known. */
 export function lockTaken(store: string, path: string, by: string | null): Refusal {
   return {
     kind: "busy",
     message: `Cannot guard store ${store}: ${path} is locked` +
-      (by === null ? " by a process that left no name in it" : `; it names ${by}`) +
-      "; wait for it to end, or end it",
+      ` by ${by ?? "a process that left no name in it"}; wait for it to end, or end it`,
   };
 }
 
@@ -113,6 +113,20 @@ export function noToken(store?: string): Refusal {
     kind: "no_token",
     message: `No such grant${store === undefined ? "" : ` for store ${store}`}: the token is ` +
       "made up, released, or belongs to another store; ask for a guard",
+  };
+}
+
+/** The setup contradicts the agent. */
+export function misconfigured(store: string, reason: string): Refusal {
+  return { kind: "misconfigured", message: `Cannot guard store ${store}: ${reason}` };
+}
+
+/** Too many of something. */
+export function limit(store: string, reason: string): Refusal {
+  return {
+    kind: "limit",
+    message: `Cannot guard store ${store}: ${reason}; try again when some have ended`,
+    retryAfterMs: 1_000,
   };
 }
 

@@ -32,6 +32,8 @@ export interface Idle extends Common {
   readonly retryAtMs: number;
   /** Creates refused in a row although no entry could be read. */
   readonly puzzles: number;
+  /** When the first of them was refused. */
+  readonly puzzledAtMs: number;
 }
 
 /** Where an attempt to become the holder starts from. */
@@ -55,6 +57,7 @@ export interface Acquiring extends Common {
   /** Whom we knew to hold it before this attempt. */
   readonly known: Foreign | null;
   readonly puzzles: number;
+  readonly puzzledAtMs: number;
   /** Quick tries left since the holder was heard to release it. */
   readonly eager: number;
   /** While step is "tenure": the foreign entry found. */
@@ -199,12 +202,15 @@ export type LeaseMemo =
 
 /** What others should know. */
 export type LeaseNote =
-  | { readonly type: "acquired"; readonly epoch: number; readonly graceUntilMs: number }
+  /** Recorded; no grant for another `graceMs`. */
+  | { readonly type: "acquired"; readonly epoch: number; readonly graceMs: number }
   /** The write numbered `seq` was acknowledged in time. */
   | { readonly type: "proven"; readonly seq: number; readonly tookMs: number }
   | { readonly type: "lost"; readonly reason: LossReason; readonly epoch: number }
   | { readonly type: "foreign"; readonly duplicate: boolean; readonly renews: boolean }
   | { readonly type: "released"; readonly clean: boolean; readonly epoch: number }
+  /** It is refused to us for far longer than an entry that nobody renews can live. */
+  | { readonly type: "stuck"; readonly forMs: number }
   /** A request that a caller may be waiting for had no answer. */
   | { readonly type: "unreachable"; readonly reason: string }
   /** The coordinator has gone back in time: `recorded` is an epoch it once gave. */
@@ -226,6 +232,8 @@ export interface LeaseContext {
   readonly rules: Rules;
   /** Whether the connection is known to be up: nothing is sent while it is not. */
   readonly connected: boolean;
+  /** Why it is down, in words for a refusal. */
+  readonly downReason?: string;
   /** What this host's state directory knows of an incarnation; null: nothing, so it is foreign. */
   inherits(incarnation: string): Inheritance | null;
 }

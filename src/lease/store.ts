@@ -37,6 +37,8 @@ export interface StoreView {
 export class Store {
   /** Given at start: kept whether or not somebody asks. */
   pinned: boolean;
+  /** How many watches want it. */
+  watchers = 0;
   #state: StoreState;
   /** When the tick that is on its way comes. */
   #armedMs = Infinity;
@@ -184,7 +186,7 @@ export class Store {
       case "connected":
         return;
       case "disconnected":
-        return onUnreachable(m, "the connection is down");
+        return onUnreachable(m, m.context.downReason ?? "not connected");
       case "guard":
         return queue.arrive(m, event.guard);
       case "end":
@@ -219,7 +221,8 @@ export class Store {
   #wanted(nowMs: number, context: LeaseContext): boolean {
     const { blocked, queue: waiting, passing, grants, lastAskedMs } = this.#state;
     if (blocked !== null) return false;
-    return this.pinned || waiting.size > 0 || passing.size > 0 || grants.all.size > 0 ||
+    return this.pinned || this.watchers > 0 || waiting.size > 0 || passing.size > 0 ||
+      grants.all.size > 0 ||
       nowMs - lastAskedMs < context.timing.interestMs;
   }
 
@@ -257,7 +260,7 @@ export class Store {
     if (!wanted && store.grants.lingerUntilMs > nowMs) {
       atMs = Math.min(atMs, store.grants.lingerUntilMs);
     }
-    if (wanted && !this.pinned) {
+    if (wanted && !this.pinned && this.watchers === 0) {
       const endsMs = store.lastAskedMs + context.timing.interestMs;
       if (endsMs > nowMs) atMs = Math.min(atMs, endsMs);
     }

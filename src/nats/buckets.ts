@@ -37,6 +37,8 @@ export interface BucketsOptions {
   readonly ttlMs?: number;
   /** Whether the server is a member of a cluster. */
   readonly clustered: boolean;
+  /** Whether the server can start a stream at another sequence than 1 (2.10 and newer). */
+  readonly choosesFirst: boolean;
   /** Milliseconds since 1970. */
   wallMs(): number;
 }
@@ -47,8 +49,8 @@ export interface Inspection {
   readonly ttlMs: number;
   readonly faults: readonly Finding[];
   readonly warnings: readonly Finding[];
-  /** The buckets that did not exist and were made. */
-  readonly created: readonly string[];
+  /** The buckets that did not exist and were made, in words. */
+  readonly created: readonly Finding[];
   /** When the tenures stream was made: another one's sequences mean nothing for it. */
   readonly tenuresCreated: string;
 }
@@ -60,7 +62,7 @@ export interface Inspection {
  */
 export async function inspectBuckets(options: BucketsOptions): Promise<Inspection> {
   const { bucket, clustered, ttlMs } = options;
-  const created: string[] = [];
+  const created: Finding[] = [];
   // The tenures first: their epochs bound the first revision of new leases.
   const tenures = await findOrCreate(options, created, {
     bucket: tenuresOf(bucket),
@@ -72,7 +74,9 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
       leasesConfig(bucket, {
         ttlMs: ttlMs ?? DEFAULT_TTL_MS,
         replicas,
-        firstSeq: firstRevision(options.wallMs(), await newestEpoch(options)),
+        firstSeq: options.choosesFirst
+          ? firstRevision(options.wallMs(), await newestEpoch(options))
+          : undefined,
       }),
   });
   const judgements: Judgement[] = [
@@ -82,11 +86,20 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
   return {
     ttlMs: ttlMsOf(leases),
     faults: judgements.flatMap(({ faults }) => faults),
-    warnings: judgements.flatMap(({ warnings }) => warnings),
+    warnings: [
+      ...judgements.flatMap(({ warnings }) => warnings),
+      ...options.choosesFirst ? [] : [FIRST_REVISION],
+    ],
     created,
     tenuresCreated: String(tenures.created),
   };
 }
+
+const FIRST_REVISION: Finding = {
+  check: "first_revision",
+  message: "The server starts every bucket at revision 1 (first_seq needs 2.10): if the lease " +
+    "bucket is made again, epochs fall below those on disk and stores are refused",
+};
 
 interface Wanted {
   readonly bucket: string;
@@ -95,7 +108,7 @@ interface Wanted {
 
 async function findOrCreate(
   options: BucketsOptions,
-  created: string[],
+  created: Finding[],
   wanted: Wanted,
 ): Promise<StreamInfo> {
   const { jsm } = options;
@@ -106,7 +119,7 @@ async function findOrCreate(
   }
   try {
     const info = await create(options, wanted);
-    created.push(wanted.bucket);
+    created.push(describeCreated(wanted.bucket, info));
     return info;
   } catch (error) {
     if (!isApiError(error, STREAM_NAME_IN_USE)) throw error;
@@ -131,6 +144,16 @@ async function create(options: BucketsOptions, wanted: Wanted): Promise<StreamIn
     }
     return await jsm.streams.add(await wanted.config(1));
   }
+}
+
+function describeCreated(bucket: string, info: StreamInfo): Finding {
+  const copies = info.config.num_replicas === 1
+    ? "1 replica: no store can be written while its server is away, and its disk is the only copy"
+    : `${info.config.num_replicas} replicas`;
+  return {
+    check: "bucket_created",
+    message: `Bucket ${bucket} did not exist and was made, with ${copies}`,
+  };
 }
 
 /** The epoch in the record that was written last, or 0: a floor in case the clock was set back. */
@@ -164,6 +187,12 @@ export function explainInspection(error: unknown, forbidden: string | null): Fin
       check: "jetstream",
       message: "JetStream does not answer: it is not enabled on the server or for this account, " +
         "or has no leader now",
+    };
+  }
+  if (error instanceof Error && error.name === "TimeoutError") {
+    return {
+      check: "jetstream",
+      message: "JetStream does not answer in time: it, or a bucket, may have no leader now",
     };
   }
   const text = error instanceof Error ? error.message : String(error);

@@ -78,7 +78,7 @@ export class NatsCoordinator implements Coordinator {
     return this.#keeper.warnings;
   }
 
-  /** Why the coordinator cannot be used now; null where it can. */
+  /** What is wrong with the coordinator now; null where nothing is. */
   get problem(): Problem | null {
     return this.#keeper.problem;
   }

@@ -37,6 +37,8 @@ export class Link {
   readonly serverVersion: string;
   /** The newest thing that the server forbade us; null if nothing. */
   forbidden: string | null = null;
+  /** Whether we ended it, and not the server or the network. */
+  closedByUs = false;
   readonly #protocol: { readonly connected: boolean };
   #ended = false;
   #end!: (reason: string) => void;
@@ -87,6 +89,7 @@ export class Link {
 
   /** Ends the connection. */
   async close(reason: string): Promise<void> {
+    if (!this.#ended) this.closedByUs = true;
     this.#ending(reason);
     await this.nc.closed();
   }

@@ -25,18 +25,21 @@ export interface ReadyFacts {
   readonly serverVersion: string;
   /** What a person should know, for the log and `--check`. */
   readonly warnings: readonly Finding[];
-  /** The buckets that did not exist, or no longer, and were made now. */
-  readonly created: readonly string[];
+  /** The buckets that did not exist, or no longer, and were made now, in words for the log. */
+  readonly created: readonly Finding[];
 }
 
 /** Told about the connection, the buckets, and the tenures. */
 export interface NatsListener extends CoordinatorListener {
   /**
-   * The buckets were inspected and fit: before each `onConnection(true)`, and again when a warning
-   * came or went or a bucket had to be made. The problem told before is over.
+   * The coordinator can be used: before each `onConnection(true)`, and again when a warning came or
+   * went or a bucket had to be made. A fatal problem told before is over.
    */
   onReady(facts: ReadyFacts): void;
-  /** The coordinator cannot be used, or credentials could not be renewed. Each is told once. */
+  /**
+   * The coordinator cannot be used, or not be inspected, or credentials could not be renewed. Each
+   * is told once until all is well again.
+   */
   onProblem(problem: Problem): void;
   /**
    * The buckets changed under us and contradict the agent now: stop granting. Null: put right.

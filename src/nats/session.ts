@@ -8,14 +8,15 @@ import { inspectBuckets, type Inspection } from "./buckets.ts";
 import type { Link } from "./link.ts";
 import type { NatsOptions } from "./options.ts";
 import { Requests } from "./requests.ts";
-import { type Finding } from "./setup_error.ts";
+import type { Finding } from "./setup_error.ts";
 import { tenuresOf } from "./stream_config.ts";
+import { startsAnywhere } from "./versions.ts";
 import { TenureWatch, type WatchPosition } from "./watch.ts";
 
 /** How long an inspection's request may take, in milliseconds: making a replicated stream elects a leader. */
 const MANAGE_TIMEOUT_MS = 5_000;
 
-/** Requests are given up on after this time at the latest (SPEC 2.3), in milliseconds. */
+/** Requests are given up on after this time at the latest, in milliseconds. */
 const MAX_TIMEOUT_MS = 1_500;
 /** …and within this part of TTL/3, so that a lost renewal can be sent again before the next is due. */
 const TIMEOUT_PER_RENEWAL = 0.9;
@@ -40,6 +41,8 @@ export class Session {
   readonly link: Link;
   /** Null until the buckets were found fit. */
   requests: Requests | null = null;
+  /** What is to be said of the server's version. */
+  versionWarning: Finding | null = null;
   /** The newest round trip, in milliseconds. */
   rttMs: number | null = null;
   readonly #options: NatsOptions & { readonly bucket: string };
@@ -69,6 +72,7 @@ export class Session {
       replicas: this.#options.replicas,
       ttlMs: wantedTtlMs,
       clustered: nc.info?.cluster !== undefined,
+      choosesFirst: startsAnywhere(this.link.serverVersion),
       wallMs: () => this.#options.clock.wallMs(),
     });
   }

@@ -39,7 +39,7 @@ function common(bucket: string, replicas: number): Partial<StreamConfig> & { nam
 /** What a lease bucket is created with. */
 export function leasesConfig(
   bucket: string,
-  options: { ttlMs: number; replicas: number; firstSeq: number },
+  options: { ttlMs: number; replicas: number; firstSeq?: number },
 ): Partial<StreamConfig> & { name: string } {
   return {
     ...common(bucket, options.replicas),
@@ -48,7 +48,7 @@ export function leasesConfig(
     max_age: nanos(options.ttlMs),
     // A server refuses a window longer than the age.
     duplicate_window: nanos(Math.min(options.ttlMs, DUPLICATE_WINDOW_MS)),
-    first_seq: options.firstSeq,
+    ...(options.firstSeq === undefined ? {} : { first_seq: options.firstSeq }),
   };
 }
 

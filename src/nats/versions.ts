@@ -10,6 +10,7 @@ type Version = readonly [major: number, minor: number, patch: number];
 const OLDEST_SAFE: Version = [2, 9, 21];
 /** This one release broke compare-and-set writes of R1 streams; 2.10.20 mended them. */
 const BROKEN: Version = [2, 10, 19];
+const FIRST_SEQ_SINCE: Version = [2, 10, 0];
 /** Older ones have known ways to lose acknowledged writes. */
 const OLDEST_GOOD: Version = [2, 12, 14];
 /** The same in the 2.14 series. */
@@ -38,6 +39,12 @@ export function checkServerVersion(text: string, allowUnsafe: boolean): Finding 
     message: `nats-server ${text} can lose acknowledged writes: upgrade it to 2.12.14 ` +
       `(2.14.4 in the 2.14 series) or newer`,
   };
+}
+
+/** Whether a server of this version can start a stream at another sequence than 1. */
+export function startsAnywhere(text: string): boolean {
+  const version = parse(text);
+  return version !== null && !before(version, FIRST_SEQ_SINCE);
 }
 
 function doubleGrantFault(text: string): string | null {

@@ -2,7 +2,7 @@
  * Socket activation: systemd opens the socket and passes it in.
  * @module
  */
-import { SocketError } from "./bind.ts";
+import { SocketError } from "./path_checks.ts";
 
 /** The first descriptor systemd passes. */
 const FIRST_FD = 3;

@@ -12,13 +12,18 @@ import {
   statSync,
   unlinkSync,
 } from "node:fs";
-import { connect, type Server } from "node:net";
+import type { Server } from "node:net";
 import { dirname } from "node:path";
-import { descriptorOf } from "./handle.ts";
-import type { Peer } from "./peers.ts";
-
-/** `sun_path` of Linux holds 108 bytes, the last one a NUL. */
-export const MAX_PATH_BYTES = 107;
+import {
+  checkDirectory,
+  checkLength,
+  MAX_PATH_BYTES,
+  type PathOptions,
+  reason,
+  refuseIfTaken,
+  SocketError,
+  statOrNull,
+} from "./path_checks.ts";
 
 /** Owner and group read and write. */
 const MODE = 0o660;
@@ -26,37 +31,12 @@ const MODE = 0o660;
 /** How long the kernel lets connect before it says EAGAIN; capped by net.core.somaxconn. */
 const BACKLOG = 4_096;
 
-/** EX_USAGE: the path given cannot be one. EX_CANTCREAT: the socket cannot be made. */
-const EXIT_USAGE = 64;
-const EXIT_CANNOT_CREATE = 73;
-
-/** Why there is no socket. */
-export class SocketError extends Error {
-  override readonly name = "SocketError";
-  /** The exit status of a program that ends because of it. */
-  readonly exit: number;
-  /** The agent that has the socket, where it is that. */
-  readonly pid: number | null;
-
-  constructor(message: string, options: { exit?: number; pid?: number | null } = {}) {
-    super(message);
-    this.exit = options.exit ?? EXIT_CANNOT_CREATE;
-    this.pid = options.pid ?? null;
-  }
-}
-
 /** A path that a server listens on. */
 export interface BoundPath {
   /** Whether the path still names the socket that was bound. */
   isOurs(): boolean;
   /** Removes the file if it is. */
   remove(): void;
-}
-
-/** Where to listen. */
-export interface PathOptions {
-  readonly path: string;
-  readonly peerCredentials: (fd: number) => Peer;
 }
 
 /** Makes `server` listen on a socket file, replacing one that nobody listens on. */
@@ -70,6 +50,7 @@ export async function listenOnPath(server: Server, options: PathOptions): Promis
   remove(temporary);
   await listenPrivately(server, temporary);
   try {
+    // The umask does not count where the directory has a default ACL.
     chmodSync(temporary, MODE);
     const made = lstatSync(temporary);
     await claim(temporary, options);
@@ -90,42 +71,6 @@ export async function listenOnDescriptor(server: Server, fd: number): Promise<vo
     await listening(server, () => server.listen({ fd }));
   } catch (error) {
     throw new SocketError(`Cannot listen on descriptor ${fd}: ${reason(error)}`);
-  }
-}
-
-function checkLength(path: string): void {
-  const bytes = new TextEncoder().encode(path).length;
-  if (bytes <= MAX_PATH_BYTES) return;
-  throw new SocketError(
-    `Cannot listen on ${path}: the path has ${bytes} bytes, a socket's at most ${MAX_PATH_BYTES}; ` +
-      "give a shorter one with --socket",
-    { exit: EXIT_USAGE },
-  );
-}
-
-/** Whoever can write to the directory can put a socket of their own in place of the agent's. */
-function checkDirectory(directory: string): void {
-  const stats = statOrNull(directory, statSync);
-  if (stats === null) {
-    throw new SocketError(
-      `Cannot listen in ${directory}: there is no such directory; make it, or give another path ` +
-        "with --socket",
-    );
-  }
-  if (!stats.isDirectory()) throw new SocketError(`Cannot listen in ${directory}: not a directory`);
-  const own = process.getuid!();
-  if (stats.uid !== own && stats.uid !== 0) {
-    throw new SocketError(
-      `Cannot listen in ${directory}: it belongs to user ${stats.uid}, who could replace the ` +
-        `socket; it must belong to root or to user ${own}`,
-    );
-  }
-  const openToAll = (stats.mode & 0o002) !== 0 && (stats.mode & 0o1000) === 0;
-  if (openToAll) {
-    throw new SocketError(
-      `Cannot listen in ${directory}: everybody may write to it and could replace the socket; ` +
-        `chmod o-w ${directory}`,
-    );
   }
 }
 
@@ -179,48 +124,6 @@ async function claim(temporary: string, options: PathOptions): Promise<void> {
   renameSync(temporary, path);
 }
 
-/** Throws if somebody listens on the path, or it is something else than a socket. */
-async function refuseIfTaken({ path, peerCredentials }: PathOptions): Promise<void> {
-  const stats = statOrNull(path, lstatSync);
-  if (stats === null) return;
-  if (!stats.isSocket()) {
-    throw new SocketError(`Cannot listen on ${path}: the file exists and is not a socket`);
-  }
-  const listener = await probe(path, peerCredentials);
-  if (listener === null) return;
-  const who = listener.pid === null ? "another process" : `process ${listener.pid}`;
-  throw new SocketError(
-    `Cannot listen on ${path}: ${who} listens there already, perhaps another agent; stop it, or ` +
-      "give this one a path of its own with --socket",
-    { pid: listener.pid },
-  );
-}
-
-/** Who listens on `path`; null if nobody does. */
-function probe(
-  path: string,
-  peerCredentials: (fd: number) => Peer,
-): Promise<{ readonly pid: number | null } | null> {
-  return new Promise((resolve) => {
-    const socket = connect(path);
-    socket.once("connect", () => {
-      let pid: number | null = null;
-      try {
-        pid = peerCredentials(descriptorOf(socket)).pid;
-      } catch {
-        // It went away just now, or the kernel does not tell: somebody, all the same.
-      }
-      socket.destroy();
-      resolve({ pid });
-    });
-    socket.once("error", (error: NodeJS.ErrnoException) => {
-      // Anything but these two, such as a full queue or no permission, is somebody's socket.
-      const nobody = error.code === "ECONNREFUSED" || error.code === "ENOENT";
-      resolve(nobody ? null : { pid: null });
-    });
-  });
-}
-
 function boundPath(path: string, made: Stats): BoundPath {
   function isOurs(): boolean {
     const now = statOrNull(path, lstatSync);
@@ -238,16 +141,6 @@ function isSocket(path: string): boolean {
   return statOrNull(path, statSync)?.isSocket() ?? false;
 }
 
-function statOrNull(path: string, stat: (path: string) => Stats): Stats | null {
-  try {
-    return stat(path);
-  } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code;
-    if (code === "ENOENT" || code === "ENOTDIR") return null;
-    throw new SocketError(`Cannot look at ${path}: ${reason(error)}`);
-  }
-}
-
 function remove(path: string): void {
   try {
     unlinkSync(path);
@@ -256,8 +149,4 @@ function remove(path: string): void {
       throw new SocketError(`Cannot remove ${path}: ${reason(error)}`);
     }
   }
-}
-
-function reason(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

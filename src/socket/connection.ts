@@ -69,7 +69,7 @@ export class Connection implements Caller {
   }
 
   get closed(): boolean {
-    return this.#socket.destroyed;
+    return this.#output.closed;
   }
 
   get congested(): boolean {
@@ -106,8 +106,7 @@ export class Connection implements Caller {
 
   /** Ends the connection: what was answered is still sent, what is in flight is not. */
   end(): void {
-    this.#output.flush();
-    this.#socket.end();
+    this.#output.end();
   }
 
   /** Ends the connection at once. */
@@ -190,6 +189,6 @@ export class Connection implements Caller {
 
   /** Closes for a client that shut its sending side down, once it has all its answers. */
   #finish(): void {
-    if (this.#inFlight === 0 && !this.#output.congested) this.#socket.end();
+    if (this.#inFlight === 0) this.#output.end();
   }
 }

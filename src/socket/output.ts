@@ -71,6 +71,11 @@ export class Output {
     return this.#socket.writableNeedDrain || this.#queue.length > 0;
   }
 
+  /** Whether nothing can be sent any more. */
+  get closed(): boolean {
+    return this.#closed || this.#socket.destroyed;
+  }
+
   /** Sends `line` at the end of this turn of the event loop, with whatever else it produces. */
   send(line: string): void {
     if (this.#closed) return;
@@ -116,6 +121,13 @@ export class Output {
       this.#socket.write(Buffer.from(text));
     }
     this.#checkBacklog();
+  }
+
+  /** Ends the output: what the socket has is still sent; what comes from now on is dropped. */
+  end(): void {
+    this.flush();
+    this.close();
+    this.#socket.end();
   }
 
   /** Drops everything: no descriptor is touched after this. */

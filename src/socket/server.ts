@@ -8,11 +8,12 @@ import type { Refusal } from "../lease/errors.ts";
 import { type BoundPath, listenOnDescriptor, listenOnPath } from "./bind.ts";
 import { encodeError, NO_ID } from "./codec.ts";
 import { Connection } from "./connection.ts";
-import { connectionLimit, MAX_TURNED_AWAY } from "./descriptors.ts";
+import { connectionLimit, MAX_TURNED_AWAY } from "./limits.ts";
 import { Dispatcher } from "./dispatch.ts";
 import { descriptorOf } from "./handle.ts";
 import type { ConnectionHandle, Handlers } from "./handlers.ts";
 import type { SendWithFd } from "./output.ts";
+import type { SocketBound } from "./path_checks.ts";
 import type { Peer } from "./peers.ts";
 import type { Method } from "./protocol.ts";
 import { errorObject } from "./refusals.ts";
@@ -34,14 +35,14 @@ export interface ServerOptions {
   /** RLIMIT_NOFILE: fewer connections are taken if it is low. */
   readonly descriptors: number;
   /**
-   * Requests of one connection that may await their answers at once; no more are read meanwhile.
-   * Must be above `--max-waiters` plus `--max-grants`: else a client's waiting guards could keep the
-   * `release` from being read that they wait for.
+   * Requests of one connection that may await their answers at once; no more are read meanwhile. See
+   * {@linkcode inFlightLimit}.
    */
   readonly maxInFlight: number;
   /** SO_PEERCRED of a connected socket. Throws if the kernel does not tell. */
   readonly peerCredentials: (fd: number) => Peer;
   readonly sendWithFd: SendWithFd;
+  readonly socketBound: SocketBound;
   /** Null, or why `peer` may not connect. */
   readonly mayConnect: (peer: Peer) => Refusal | null;
   /** Null, or why `peer` may not call `method`. */
@@ -66,6 +67,7 @@ export class SocketServer {
   #path: BoundPath | null = null;
   #reaper: ReturnType<typeof setInterval> | null = null;
   #lastId = 0;
+  #whenEmpty = (): void => {};
 
   constructor(options: ServerOptions) {
     this.#options = options;
@@ -89,8 +91,8 @@ export class SocketServer {
    * @throws {SocketError} if somebody does, or the file cannot be made there.
    */
   async listen(path: string): Promise<void> {
-    const { peerCredentials } = this.#options;
-    this.#path = await listenOnPath(this.#server, { path, peerCredentials });
+    const { socketBound, peerCredentials } = this.#options;
+    this.#path = await listenOnPath(this.#server, { path, socketBound, peerCredentials });
     this.#listening();
   }
 
@@ -114,9 +116,14 @@ export class SocketServer {
    * are read, or after a second. Resolves when all are closed.
    */
   async stop(): Promise<void> {
-    const closed = new Promise((resolve) => this.#server.close(resolve));
+    const closed = Promise.all([
+      new Promise((resolve) => this.#server.close(resolve)),
+      // The runtime may count a connection as closed before we were told.
+      new Promise<void>((resolve) => this.#whenEmpty = resolve),
+    ]);
     this.#path?.remove();
     for (const connection of this.#connections) connection.end();
+    if (this.#connections.size === 0) this.#whenEmpty();
     const kill = setTimeout(() => this.#destroyAll(), STOP_MS);
     await closed;
     clearTimeout(kill);
@@ -168,6 +175,7 @@ export class SocketServer {
         new Error(`Cannot clean up after connection ${connection.id}: ${cause}`, { cause }),
       );
     }
+    if (this.#connections.size === 0) this.#whenEmpty();
   }
 
   /**

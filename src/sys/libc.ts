@@ -22,8 +22,22 @@ const SYMBOLS = {
   socket: { args: ["i32", "i32", "i32"], returns: "i32" },
   sendto: { args: ["i32", "ptr", "u64", "i32", "ptr", "u32"], returns: "i64" },
   prctl: { args: ["i32", "u64", "u64", "u64", "u64"], returns: "i32" },
+  fcntl: { args: ["i32", "i32", "i32"], returns: "i32" },
   getrlimit: { args: ["i32", "ptr"], returns: "i32" },
   setrlimit: { args: ["i32", "ptr"], returns: "i32" },
+  posix_spawn: { args: ["ptr", "ptr", "ptr", "ptr", "ptr", "ptr"], returns: "i32" },
+  posix_spawnattr_init: { args: ["ptr"], returns: "i32" },
+  posix_spawnattr_setflags: { args: ["ptr", "i16"], returns: "i32" },
+  posix_spawnattr_setpgroup: { args: ["ptr", "i32"], returns: "i32" },
+  posix_spawnattr_setsigdefault: { args: ["ptr", "ptr"], returns: "i32" },
+  posix_spawn_file_actions_init: { args: ["ptr"], returns: "i32" },
+  posix_spawn_file_actions_adddup2: { args: ["ptr", "i32", "i32"], returns: "i32" },
+  posix_spawn_file_actions_destroy: { args: ["ptr"], returns: "i32" },
+  waitpid: { args: ["i32", "ptr", "i32"], returns: "i32" },
+  getpgrp: { args: [], returns: "i32" },
+  tcgetpgrp: { args: ["i32"], returns: "i32" },
+  tcsetpgrp: { args: ["i32", "i32"], returns: "i32" },
+  pthread_sigmask: { args: ["i32", "ptr", "ptr"], returns: "i32" },
 } as const;
 
 function load() {

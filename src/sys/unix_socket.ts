@@ -209,3 +209,18 @@ export function sendDatagram(address: string, bytes: Uint8Array): boolean {
     closeSync(socket);
   }
 }
+
+/**
+ * Whether a process has the socket file at the absolute `path` bound; true, too, where that cannot
+ * be told. A datagram to a stream socket fails either way, but differently: ECONNREFUSED says that
+ * only the file is left.
+ */
+export function isSocketBound(path: string): boolean {
+  try {
+    sendDatagram(path, new Uint8Array(0));
+    return true;
+  } catch (error) {
+    const gone: readonly number[] = [ERRNO.ECONNREFUSED, ERRNO.ENOENT];
+    return !(error instanceof SysError && gone.includes(error.errno));
+  }
+}

@@ -131,6 +131,10 @@ export class SimClient implements Client {
     if (change === "renewed") this.#deadlineMs = this.node.clock.perfectMs(told.deadlineMs);
   }
 
+  readonly congested = false;
+
+  onDrain(): void {}
+
   changed(): void {}
 
   // ---- its end -----------------------------------------------------------------------------
@@ -185,11 +189,16 @@ export class SimClient implements Client {
     scheduler.after(holdMs, () => this.#end());
   }
 
-  /** Its agent is gone: who has the lock writes on to the deadline, the others stop. */
+  /**
+   * Its agent is gone. Some notice at once; some write on to their deadline: those who were passed
+   * the lock may, some of them dead themselves while a child of theirs goes on.
+   */
   onAgentGone(): void {
     if (this.over || this.#orphan) return;
-    if (this.#passed === null) return this.#end();
+    const { random } = this.#world;
+    if (this.grant === null || (this.#passed === null && random.chance(0.5))) return this.#end();
     this.#orphan = true;
+    if (this.#passed !== null && random.chance(0.3)) this.node.alive.delete(this.pid);
     this.#writeOn();
   }
 

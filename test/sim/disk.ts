@@ -93,6 +93,8 @@ export interface LockWiring {
   perfectMs(): number;
   /** Whether locks exclude; false only where the checkers are being tested. */
   readonly excludes: boolean;
+  /** Whether a lock can be seen by trying once; false only where the checkers are being tested. */
+  readonly probes: boolean;
   /** Whether a replaced file is noticed; false only where the checkers are being tested. */
   readonly noticesReplaced: boolean;
 }
@@ -126,6 +128,10 @@ export class SimLockFiles implements LockFiles {
     untilMs: number,
     done: (result: HeldLock | LockFailure) => void,
   ): () => void {
+    if (untilMs === -Infinity && !this.#wiring.probes) {
+      done({ kind: "unknown_store", path: this.path(store) });
+      return () => {};
+    }
     const first = this.#try(store);
     if (first.kind !== "busy" || this.#wiring.clock.bootMs() >= untilMs) {
       done(first);

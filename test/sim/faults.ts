@@ -283,6 +283,7 @@ class FaultSet {
     if (node.disk.file(store) === null) return;
     trace.add(node.label, `the directory of ${store} is removed`);
     node.disk.remove(store);
+    node.disk.missingMs.set(store, scheduler.nowMs);
     const lengthMs = random.chance(0.5) ? 0 : random.between(0, 2_000);
     this.#for(lengthMs, () => {
       trace.add(node.label, `the directory of ${store} is made again`);

@@ -21,6 +21,8 @@ export interface Mutations {
   readonly lockCurrent: boolean;
   /** Clients of an earlier incarnation are known by the journal of grants. */
   readonly journal: boolean;
+  /** So is a process that a client left behind, by the lock that it has. */
+  readonly lockProbe: boolean;
   /** Only incarnations of this host's state directory, proven dead, are inherited. */
   readonly provenDead: boolean;
   /** A grace owed is remembered across a restart. */
@@ -37,6 +39,7 @@ const AROUND: Mutations = {
   flock: true,
   lockCurrent: true,
   journal: true,
+  lockProbe: true,
   provenDead: true,
   graceMemory: true,
   strangerMemory: true,

@@ -148,6 +148,7 @@ export class SimNode {
       noticeMs: () => world.random.between(0, 25),
       perfectMs,
       excludes: mutations.flock,
+      probes: mutations.lockProbe,
       noticesReplaced: mutations.lockCurrent,
     });
     const memory = new SimMemory(this.state, {

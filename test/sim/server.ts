@@ -266,7 +266,8 @@ export class SimServer {
 
   /** Every record of every tenure is lost, too. */
   loseTenures(): void {
-    this.#tenures.remake(1);
+    // No revision twice, as for the entries.
+    this.#tenures.remake(this.#tenures.lastRevision + 1);
   }
 
   /** A follower behind its leader may serve reads for a while. */

@@ -109,6 +109,11 @@ describe("RequestDecoder", () => {
     expect(codeOf(message)).toBe(INVALID_REQUEST);
   });
 
+  test("next() takes the character that stands for bad UTF-8 when it was sent as such", () => {
+    const line = '{"jsonrpc":"2.0","id":"\uFFFD","method":"m"}\n';
+    expect(decodeAll(line)[0]).toMatchObject({ kind: "request", id: '"\uFFFD"' });
+  });
+
   test("next() gives a notification when there is no id", () => {
     expect(decodeAll('{"jsonrpc":"2.0","method":"m"}\n')).toEqual([
       { kind: "request", id: null, method: "m", params: undefined },

@@ -11,3 +11,8 @@ export function openFds(): string[] {
     }
   }).sort();
 }
+
+/** What is open now and was not then: others may have been closed meanwhile. */
+export function openedSince(before: readonly string[]): string[] {
+  return openFds().filter((fd) => !before.includes(fd));
+}

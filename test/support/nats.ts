@@ -61,6 +61,7 @@ export class NatsServer {
   port = 0;
   monitorPort = 0;
   #options: NatsServerOptions;
+  #written = { port: 0, monitorPort: 0 };
   #process: Bun.Subprocess | null = null;
 
   /** Starts a server; resolves when it is ready. */
@@ -96,7 +97,8 @@ export class NatsServer {
   async restart(config?: string): Promise<void> {
     if (config !== undefined) this.#options = { ...this.#options, config };
     await this.kill();
-    this.#writeConfig();
+    this.#written = { port: this.port, monitorPort: this.monitorPort };
+    this.#writeConfig(this.#written);
     const program = this.#options.program ?? natsServerPath();
     this.#process = Bun.spawn([program, "-c", join(this.dir, "nats.conf")], {
       stdin: "ignore",
@@ -111,10 +113,15 @@ export class NatsServer {
   /** Replaces the additional lines of the configuration and has the server read them. */
   async reload(config: string): Promise<void> {
     this.#options = { ...this.#options, config };
-    this.#writeConfig();
+    // With the ports as they were written at the start: a server refuses to change them.
+    this.#writeConfig(this.#written);
     const seen = this.log().length;
     process.kill(this.pid, "SIGHUP");
-    await until("the configuration is reloaded", () => /Reloaded/.test(this.log().slice(seen)));
+    await until("the configuration is reloaded", () => {
+      const news = this.log().slice(seen);
+      if (/Failed to reload/.test(news)) throw new Error(news);
+      return /Reloaded server configuration/.test(news);
+    });
   }
 
   /** Resolves when the server says that it is well, JetStream included. */
@@ -164,13 +171,13 @@ export class NatsServer {
     await this.stop();
   }
 
-  #writeConfig(): void {
+  #writeConfig({ port, monitorPort }: { port: number; monitorPort: number }): void {
     const { jetstream = true, jetstreamConfig = "", config = "" } = this.#options;
     mkdirSync(join(this.dir, "ports"), { recursive: true });
     const lines = [
       `server_name: ${this.name}`,
-      `listen: "127.0.0.1:${this.port === 0 ? -1 : this.port}"`,
-      `http: "127.0.0.1:${this.monitorPort === 0 ? -1 : this.monitorPort}"`,
+      `listen: "127.0.0.1:${port === 0 ? -1 : port}"`,
+      `http: "127.0.0.1:${monitorPort === 0 ? -1 : monitorPort}"`,
       `log_file: "${join(this.dir, "log")}"`,
       `ports_file_dir: "${join(this.dir, "ports")}"`,
       jetstream ? `jetstream { store_dir: "${join(this.dir, "js")}"\n${jetstreamConfig} }` : "",

@@ -70,6 +70,14 @@ export class Subject extends Client {
     this.told = told;
   }
 
+  /** The first problem told of this check, waited for. */
+  problem(check: string): Promise<Problem> {
+    return until(
+      `a problem "${check}" is told`,
+      () => this.told.problems.find((problem) => problem.check === check),
+    );
+  }
+
   async connected(): Promise<void> {
     try {
       await until("the coordinator is connected", () => this.nats.connected, 60_000);

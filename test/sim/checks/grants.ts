@@ -49,7 +49,8 @@ export class GrantChecks {
   /** The grants on a store that are live now. */
   live(store: string): GrantLog[] {
     const { nowMs } = this.#checks;
-    return (this.#grants.get(store) ?? []).filter((grant) => isLive(grant, nowMs));
+    const grants = this.#grants.get(store) ?? [];
+    return grants.filter((grant) => isLive(grant, nowMs) && !isRemoved(grant));
   }
 
   granted(client: SimClient, granted: Granted, description: Description): GrantLog {
@@ -137,7 +138,7 @@ export class GrantChecks {
     const others = this.#grants.get(store);
     if (others !== undefined) {
       for (const other of others) {
-        if (other === grant || !isLive(other, nowMs)) continue;
+        if (other === grant || !isLive(other, nowMs) || isRemoved(other)) continue;
         const sameHost = other.node === node;
         if (sameHost && ((shared && other.shared) || inode !== other.inode)) continue;
         return this.#checks.fail("exclusive", describePair(other, grant, nowMs));
@@ -230,6 +231,11 @@ export class GrantChecks {
 
 function isLive(grant: GrantLog, nowMs: number): boolean {
   return nowMs < grant.endedMs - ROUNDING_MS && nowMs < grant.deadlineMs - ROUNDING_MS;
+}
+
+/** Whether the store that it was for was removed from its host: then nobody writes to it there. */
+function isRemoved({ node, store, inode }: GrantLog): boolean {
+  return node.disk.file(store)?.inode !== inode;
 }
 
 function describePair(first: GrantLog, second: GrantLog, nowMs: number): string {

@@ -37,7 +37,7 @@ export function checkRefusal(checks: Checks, client: SimClient, refusal: Refusal
 
 function untruth(checks: Checks, client: SimClient, refusal: Refusal): string | null {
   // Whoever slept finds many waits over at once, and what was in their way is over, too.
-  if (client.node.impairedMs >= client.arrivedMs) return null;
+  if (client.node.impairedMs >= client.arrivedMs - BEFORE_MS) return null;
   switch (refusal.kind) {
     case "unavailable":
       return isUnavailableTrue(checks, client, client.arrivedMs)
@@ -68,6 +68,8 @@ export function isUnavailableTrue(checks: Checks, client: SimClient, sinceMs: nu
   const { world } = checks;
   if (run === null || !run.link.connected || node.paused || run.link.blocked) return true;
   const fromMs = sinceMs - BEFORE_MS;
+  // With revisions that were given before, what is read never explains a conflict.
+  if (checks.pastLost) return true;
   return Math.max(run.link.impairedMs, node.impairedMs) >= fromMs ||
     world.serverImpairedMs >= fromMs || world.server.staleUntilMs >= fromMs;
 }

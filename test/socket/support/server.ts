@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ConnectionHandle, Handlers } from "../../../src/socket/handlers.ts";
 import { type ServerOptions, SocketServer } from "../../../src/socket/server.ts";
-import { peerCredentials, sendWithFd } from "./ffi.ts";
+import { isSocketBound, peerOf, sendWithDescriptor } from "../../../src/sys/unix_socket.ts";
 
 /** A directory that is gone when disposed of. */
 export class TemporaryDirectory {
@@ -26,8 +26,9 @@ export function openOptions(handlers: Handlers): ServerOptions {
     maxConnections: 1_024,
     descriptors: 65_536,
     maxInFlight: 16_384,
-    peerCredentials,
-    sendWithFd,
+    peerCredentials: peerOf,
+    sendWithFd: sendWithDescriptor,
+    socketBound: isSocketBound,
     mayConnect: () => null,
     mayCall: () => null,
     onClose: () => {},
@@ -53,8 +54,8 @@ export class TestServer {
       ...options,
       onClose: (connection: ConnectionHandle) => {
         this.closed.push(connection.id);
-        options.onClose?.(connection);
         for (const wake of this.#waiting.splice(0)) wake();
+        options.onClose?.(connection);
       },
     });
   }

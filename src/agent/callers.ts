@@ -1,0 +1,178 @@
+/**
+ * The callers of an agent: carries to them what the core decided on their guards, grants and
+ * questions.
+ * @module
+ */
+import type { Refusal } from "../lease/errors.ts";
+import * as refuse from "../lease/refusals.ts";
+import type { CallerEffect } from "./engine.ts";
+import { type GuardEntry, Requests } from "./requests.ts";
+import type { Slot } from "./slot.ts";
+import type {
+  AgentOptions,
+  AgentPorts,
+  Answer,
+  Client,
+  Granted,
+  GuardParams,
+  Verified,
+} from "./types.ts";
+
+type Limits = Pick<AgentOptions, "maxWaiters" | "maxGrants" | "maxLocks">;
+type Granting = Extract<CallerEffect, { type: "granted" }>;
+
+/** Everybody who asked for something. */
+export class Callers {
+  readonly #ports: AgentPorts;
+  readonly #requests = new Requests();
+
+  constructor(ports: AgentPorts) {
+    this.#ports = ports;
+  }
+
+  /** Guards waiting and grants out. */
+  get counts(): { waiters: number; grants: number } {
+    const { waiters, grants } = this.#requests;
+    return { waiters, grants };
+  }
+
+  /** Why this client may not ask for another guard; null if it may. */
+  overLimit(client: Client, store: string, limits: Limits): Refusal | null {
+    const { maxWaiters, maxGrants, maxLocks } = limits;
+    const { waiters, grants } = this.counts;
+    if (waiters + grants >= maxLocks) {
+      return refuse.limit(store, `${maxLocks} guards and grants need all descriptors (ulimit -n)`);
+    }
+    if (waiters >= maxWaiters) {
+      return refuse.limit(store, `${maxWaiters} guards are waiting already (--max-waiters)`);
+    }
+    return this.#requests.of(client) < maxGrants ? null : refuse.limit(
+      store,
+      `this connection has ${maxGrants} guards and grants (--max-grants)`,
+    );
+  }
+
+  /** Notes a guard; returns the number it has in the core. */
+  guard(slot: Slot, client: Client, params: GuardParams, answer: Answer<Granted>): number {
+    const id = this.#requests.nextId();
+    const startedMs = this.#ports.clock.bootMs();
+    this.#requests.add({ id, slot, client, params, answer, startedMs, token: null });
+    return id;
+  }
+
+  /** Notes a verify; returns its number. */
+  verify(answer: Answer<Verified>): number {
+    const id = this.#requests.nextId();
+    this.#requests.verifies.set(id, { answer });
+    return id;
+  }
+
+  /** Notes a question whether a store is held; returns its number. */
+  ask(done: (held: boolean) => void): number {
+    const id = this.#requests.nextId();
+    this.#requests.questions.set(id, done);
+    return id;
+  }
+
+  /** The grant that a token proves. */
+  byToken(token: string): GuardEntry | undefined {
+    return this.#requests.byToken(token);
+  }
+
+  /** The guards and grants of a client that is gone. */
+  ofClient(client: Client): GuardEntry[] {
+    return this.#requests.ofClient(client);
+  }
+
+  /** Answers a question. */
+  answer(id: number, held: boolean): void {
+    const done = this.#requests.questions.get(id);
+    this.#requests.questions.delete(id);
+    done?.(held);
+  }
+
+  /** Carries out what concerns a caller. */
+  perform(
+    slot: Slot,
+    effect: Exclude<CallerEffect, { type: "note" | "granted" | "answer" }>,
+  ): void {
+    switch (effect.type) {
+      case "refused":
+        return this.#refuse(effect.id, effect.refusal);
+      case "verified": {
+        const { epoch, revision } = effect;
+        const remainingMs = effect.deadlineMs - this.#ports.clock.bootMs();
+        const store = slot.store.code;
+        return this.#takeVerify(effect.id)?.ok({ store, epoch, revision, remainingMs });
+      }
+      case "verify_failed":
+        return this.#takeVerify(effect.id)?.fail(effect.refusal);
+      case "expiring":
+      case "renewed":
+        return this.#tellDeadline(effect.type, effect.id, effect.deadlineMs);
+      case "grant_lost":
+        return this.#tellLost(effect.id, effect.refusal);
+      case "grant_ended":
+        return void this.forget(effect.id);
+    }
+  }
+
+  /**
+   * Gives a grant to its client, unless `refusal` says why not, or its deadline has come meanwhile.
+   * False if it was not given: the core has to end it.
+   */
+  grant(slot: Slot, effect: Granting, refusal: Refusal | null): boolean {
+    const entry = this.#requests.guards.get(effect.id);
+    const lock = slot.locks.get(effect.lockId);
+    if (entry === undefined || lock === undefined || !("fd" in lock)) return false;
+    const nowMs = this.#ports.clock.bootMs();
+    const remainingMs = effect.deadlineMs - nowMs;
+    const store = slot.store.code;
+    if (refusal !== null || remainingMs <= 0) {
+      this.#refuse(effect.id, refusal ?? refuse.unavailable(store, "the lease ran out unrenewed"));
+      return false;
+    }
+    const token = this.#ports.newToken();
+    this.#requests.grant(entry, token);
+    this.#ports.observer.guarded(store, "granted", nowMs - entry.startedMs);
+    const { epoch, revision, deadlineMs } = effect;
+    const { path: lockPath, fd } = lock;
+    entry.answer.ok({ token, store, epoch, revision, deadlineMs, remainingMs, lockPath, fd });
+    return true;
+  }
+
+  /** The guard or grant is over. */
+  forget(id: number): GuardEntry | undefined {
+    this.#ports.memory.endGrant(id);
+    return this.#requests.remove(id);
+  }
+
+  #refuse(id: number, refusal: Refusal): void {
+    const entry = this.forget(id);
+    if (entry === undefined) return;
+    const tookMs = this.#ports.clock.bootMs() - entry.startedMs;
+    this.#ports.observer.guarded(entry.params.store, refusal.kind, tookMs);
+    entry.answer.fail(refusal);
+  }
+
+  #tellDeadline(change: "expiring" | "renewed", id: number, deadlineMs: number): void {
+    const entry = this.#requests.guards.get(id);
+    if (entry === undefined || entry.token === null) return;
+    const { token, client, slot } = entry;
+    client.deadline(change, { token, store: slot.store.code, deadlineMs });
+  }
+
+  #tellLost(id: number, { kind, message }: Refusal): void {
+    const entry = this.#requests.guards.get(id);
+    if (entry === undefined || entry.token === null) return;
+    const { token, client, slot } = entry;
+    this.#ports.observer.grantLost(slot.store.code, kind, client.pid);
+    client.lost({ token, store: slot.store.code, kind, message });
+  }
+
+  #takeVerify(id: number): Answer<Verified> | undefined {
+    const entry = this.#requests.verifies.get(id);
+    this.#requests.verifies.delete(id);
+    return entry?.answer;
+  }
+}

@@ -1,0 +1,236 @@
+/**
+ * The stores of an agent, and the loop that handles what happens to them: an event in, effects out,
+ * the events those bring, one after the other; and the timer that ticks stores when they are due.
+ * @module
+ */
+import { ALL_RULES } from "../lease/rules.ts";
+import type { Inheritance, LeaseContext } from "../lease/state.ts";
+import { Store } from "../lease/store.ts";
+import type { StoreEffect, StoreEvent } from "../lease/store_events.ts";
+import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
+import { World, type WorldEffect } from "./effects.ts";
+import type { Slot } from "./slot.ts";
+import type { AgentOptions, AgentPorts } from "./types.ts";
+import { Wakes } from "./wakes.ts";
+
+/**
+ * How many due stores are ticked before the event loop gets its turn: with very many stores due at
+ * once, a guard waits for a slice of them, not for all.
+ */
+const TICK_SLICE = 256;
+
+/** Effects that concern callers and watchers, not the world. */
+export type CallerEffect = Exclude<StoreEffect, WorldEffect | { type: "wake" }>;
+
+/** What the engine tells its agent. */
+export interface EngineHooks {
+  /** Carries out what concerns callers. */
+  perform(slot: Slot, effect: CallerEffect): void;
+  /** An event of the store was handled. */
+  handled(slot: Slot): void;
+}
+
+/** Drives the stores. */
+export class Engine {
+  readonly slots = new Map<string, Slot>();
+  readonly #options: AgentOptions;
+  readonly #ports: AgentPorts;
+  readonly #hooks: EngineHooks;
+  readonly #world: World;
+  readonly #wakes = new Wakes<Slot>();
+  readonly #pending: { slot: Slot; event: StoreEvent }[] = [];
+  #pinned: ReadonlySet<string> = new Set();
+  #handling = false;
+  #context: LeaseContext;
+  /** The store whose event is being handled. */
+  #current = "";
+  #cancelTimer: (() => void) | null = null;
+  #timerMs = Infinity;
+
+  constructor(options: AgentOptions, ports: AgentPorts, hooks: EngineHooks) {
+    this.#options = options;
+    this.#ports = ports;
+    this.#hooks = hooks;
+    this.#world = new World(options, ports, (slot, event) => this.dispatch(slot, event));
+    this.#context = this.#contextOf(options.ttlMs ?? DEFAULT_TTL_MS, false);
+  }
+
+  /** What the stores may look at. */
+  get context(): LeaseContext {
+    return this.#context;
+  }
+
+  /** How late the most overdue store is, in milliseconds: 0 while timers are in time. */
+  get overdueMs(): number {
+    return Math.max(0, this.#ports.clock.bootMs() - this.#wakes.nextMs);
+  }
+
+  /** The TTL is known, or another. */
+  setTtl(ttlMs: number): void {
+    const { connected, downReason } = this.#context;
+    this.#context = { ...this.#contextOf(ttlMs, connected), downReason };
+  }
+
+  #contextOf(ttlMs: number, connected: boolean): LeaseContext {
+    const { graceMs, interestMs, node, incarnation, rules = ALL_RULES } = this.#options;
+    return {
+      timing: timingOf({ ttlMs, graceMs, interestMs }),
+      node,
+      incarnation,
+      rules,
+      connected,
+      inherits: (id) => this.#inherits(id),
+    };
+  }
+
+  /** Why the coordinator cannot be used, in words for refusals. */
+  setDownReason(downReason: string | undefined): void {
+    this.#context = { ...this.#context, downReason };
+  }
+
+  /** The connection came up or went down: every store hears of it. */
+  setConnected(connected: boolean): void {
+    if (this.#context.connected === connected) return;
+    this.#context = { ...this.#context, connected };
+    const event: StoreEvent = { type: connected ? "connected" : "disconnected" };
+    for (const slot of [...this.slots.values()]) this.dispatch(slot, event);
+    if (connected) this.#wakePinned();
+  }
+
+  /** The stores to hold whether or not anybody asks; those left out are held on while asked for. */
+  setPinned(codes: ReadonlySet<string>): void {
+    for (const code of this.#pinned) {
+      const slot = codes.has(code) ? undefined : this.slots.get(code);
+      if (slot !== undefined) slot.store.pinned = false;
+    }
+    this.#pinned = new Set(codes);
+    this.#wakePinned();
+  }
+
+  #wakePinned(): void {
+    for (const code of this.#pinned) {
+      const slot = this.slot(code);
+      slot.store.pinned = true;
+      this.dispatch(slot, { type: "tick" });
+    }
+  }
+
+  /** The store, made known if it is not. */
+  slot(code: string): Slot {
+    const known = this.slots.get(code);
+    if (known !== undefined) return known;
+    const { memory, clock } = this.#ports;
+    const slot: Slot = {
+      store: new Store(code, {
+        nowMs: clock.bootMs(),
+        pinned: this.#pinned.has(code),
+        stranger: memory.strangers.has(code),
+        graceUntilMs: memory.graces.get(code) ?? 0,
+      }),
+      locks: new Map(),
+    };
+    this.slots.set(code, slot);
+    return slot;
+  }
+
+  /** Handles an event, and whatever its effects bring; within another event's handling, after it. */
+  dispatch(slot: Slot, event: StoreEvent): void {
+    this.#pending.push({ slot, event });
+    if (this.#handling) return;
+    this.#handling = true;
+    try {
+      for (let i = 0; i < this.#pending.length; i++) {
+        const next = this.#pending[i];
+        this.#handle(next.slot, next.event);
+      }
+    } finally {
+      this.#pending.length = 0;
+      this.#handling = false;
+    }
+    this.#schedule();
+  }
+
+  /** Lets go of timer and locks at once. */
+  close(): void {
+    this.#cancelTimer?.();
+    for (const slot of this.slots.values()) this.#world.close(slot);
+  }
+
+  #handle(slot: Slot, event: StoreEvent): void {
+    const { store } = slot;
+    this.#current = store.code;
+    // Read before any effect goes out: what is sent below is sent no earlier than this.
+    const nowMs = this.#ports.clock.bootMs();
+    for (const effect of store.handle(event, nowMs, this.#context)) this.#perform(slot, effect);
+    this.#hooks.handled(slot);
+    if (event.type === "tick" && store.forgettable(nowMs, this.#context)) {
+      this.slots.delete(store.code);
+    }
+  }
+
+  #perform(slot: Slot, effect: StoreEffect): void {
+    switch (effect.type) {
+      case "wake":
+        return this.#wakes.add(effect.atMs, slot);
+      case "note":
+      case "granted":
+      case "refused":
+      case "verified":
+      case "verify_failed":
+      case "expiring":
+      case "renewed":
+      case "grant_lost":
+      case "grant_ended":
+      case "answer":
+        return this.#hooks.perform(slot, effect);
+      default:
+        return this.#world.perform(slot, effect);
+    }
+  }
+
+  /** What the host's memory knows of an incarnation, for the store whose event is handled. */
+  #inherits(incarnation: string): Inheritance | null {
+    const { memory } = this.#ports;
+    if (!memory.previousIncarnations.has(incarnation)) return null;
+    const clientsGone = memory.clientsGone(this.#current) && this.#isUnlocked(this.#current);
+    return { clientsGone };
+  }
+
+  /**
+   * Whether nobody has the store locked. A client that died can have left a process behind that
+   * writes on, and has the lock: the journal of grants does not know it.
+   */
+  #isUnlocked(store: string): boolean {
+    let unlocked = false;
+    const cancel = this.#ports.locks.lock(store, -Infinity, (result) => {
+      if (result.kind === "locked") result.close();
+      unlocked = result.kind === "locked" || result.kind === "unknown_store";
+    });
+    cancel();
+    return unlocked;
+  }
+
+  /** Sets the timer for the earliest wake, if it is not set for that or earlier. */
+  #schedule(): void {
+    const atMs = this.#wakes.nextMs;
+    if (atMs >= this.#timerMs) return;
+    this.#cancelTimer?.();
+    this.#timerMs = atMs;
+    const delayMs = Math.max(0, atMs - this.#ports.clock.bootMs());
+    this.#cancelTimer = this.#ports.timers.after(delayMs, () => this.#onTimer());
+  }
+
+  #onTimer(): void {
+    this.#timerMs = Infinity;
+    this.#cancelTimer = null;
+    const nowMs = this.#ports.clock.bootMs();
+    for (let i = 0; i < TICK_SLICE; i++) {
+      const slot = this.#wakes.takeDue(nowMs);
+      if (slot === undefined) break;
+      // Forgotten since: the store may have been made known again, as another object.
+      if (this.slots.get(slot.store.code) !== slot) continue;
+      this.dispatch(slot, { type: "tick" });
+    }
+    this.#schedule();
+  }
+}

@@ -1,0 +1,56 @@
+/** `agent --check`: one line for monitoring. */
+import type { Command } from "commander";
+import type { StatusResult } from "../client/mod.ts";
+import { clientOptions, clientOptionsOf } from "./options.ts";
+import type { Context } from "./program.ts";
+
+/** Defines `agent check`, which `agent --check` stands for. */
+export function defineCheck(program: Command, context: Context): void {
+  const command = program.command("check", { hidden: true })
+    .summary("whether writes could be guarded now")
+    .description("Tells in one line whether this host's agent could guard writes now.")
+    .usage("[options]          (as agent --check)")
+    .addHelpText("after", HELP);
+  clientOptions(command).action(async () => {
+    const { withAgent } = await import("./agent.ts");
+    const { EXIT, Failure } = await import("./failure.ts");
+    const { print, printJson } = await import("./output.ts");
+    const options = clientOptionsOf(command);
+    try {
+      const status = await withAgent(options, (agent) => agent.call("status", {}));
+      if (options.json) printJson(checkOf(status));
+      else print(checkLine(status));
+      context.exit = status.healthy ? EXIT.ok : EXIT.no;
+    } catch (error) {
+      // The line is the result: whoever monitors reads stdout, also when the answer is bad.
+      if (!(error instanceof Failure) || error.exit !== EXIT.unavailable) throw error;
+      if (options.json) printJson({ healthy: false, reachable: false, message: error.message });
+      else print(`unreachable: ${error.message}`);
+      context.exit = error.exit;
+    }
+  });
+}
+
+/** What `--check --json` tells. */
+function checkOf({ healthy, node, state, checks, warnings }: StatusResult) {
+  return { healthy, reachable: true, node, state, checks, warnings };
+}
+
+/** Failing checks and warnings by name, all in one line. */
+export function checkLine({ healthy, node, checks, warnings, counts }: StatusResult): string {
+  const failing = checks.filter((each) => !each.ok).map((each) => `${each.name}: ${each.message}`);
+  const verdict = healthy ? `healthy: ${node} holds ${counts.held} stores` : "unhealthy";
+  const parts = [verdict, ...failing, ...warnings.map((each) => `warning: ${each}`)];
+  // Messages can hold line breaks, which would make two lines of it.
+  return parts.join("; ").replace(/\s+/g, " ");
+}
+
+const HELP = `
+Examples:
+  $ agent --check
+  $ agent --check --json
+
+Exit statuses:
+  0   healthy
+  1   the agent answers, but could not guard writes now; each failing check is named
+  69  no agent`;

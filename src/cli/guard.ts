@@ -1,0 +1,75 @@
+/** `agent guard`: runs a command while this node holds a store's lease. */
+import type { Command } from "commander";
+import { durationOption } from "./options.ts";
+import type { Context } from "./program.ts";
+
+interface GuardOptions {
+  wait?: number;
+  waitLease?: boolean;
+  shared?: boolean;
+  killAfter?: number;
+  unguarded?: string;
+}
+
+/** Defines `agent guard`. */
+export function defineGuard(program: Command, context: Context): void {
+  program.command("guard")
+    .summary("run a command that writes to a store, while this node may")
+    .description(DESCRIPTION)
+    .usage("STORE [options] -- COMMAND [ARG…]")
+    .argument("<store>", "the store's code")
+    .argument("<command...>", "what to run, after `--`")
+    .addOption(durationOption("--wait <DUR>", "wait so long for the turn, the lock and the grace"))
+    .option("--wait-lease", "within --wait, wait even while another node holds the lease")
+    .option("--shared", "may overlap other --shared guards of this store on this host")
+    .addOption(
+      durationOption(
+        "--kill-after <DUR>",
+        "time between SIGTERM and SIGKILL when the lease goes (default: a third of its TTL)",
+      ),
+    )
+    .option("--unguarded <REASON>", "run with no lease and no agent; why that is right")
+    .option("--socket <path>", "the agent's socket")
+    .addHelpText("after", HELP)
+    .action(async (store: string, command: string[], options: GuardOptions) => {
+      const { guard } = await import("./guard/guard.ts");
+      context.exit = await guard({
+        store,
+        commandLength: command.length,
+        socket: program.opts<{ socket?: string }>().socket,
+        ...options,
+        env: context.env,
+      });
+    });
+}
+
+const DESCRIPTION =
+  "Runs COMMAND once this node holds the store's lease, nobody else on this host writes to the " +
+  "store, and the store's lock file is locked. The exit status is COMMAND's own.";
+
+const HELP = `
+COMMAND runs in a process group of its own and keeps stdin, stdout, stderr and the terminal; signals
+go through to it. When its lease goes, its processes get SIGTERM in time and SIGKILL at the deadline,
+and the exit status is 79; so they do if \`agent guard\` itself is killed. When COMMAND ends but
+leaves processes running, these keep the lock (the store stays busy on this host), but no lease.
+
+COMMAND's environment:
+  ZIT_LEASE_STORE, ZIT_LEASE_NODE   the store, and this node's name
+  ZIT_LEASE_EPOCH                   fencing token: grows each time the store changes hands
+  ZIT_LEASE_TOKEN                   for \`agent verify\`, right before a write becomes visible
+  ZIT_LEASE_LOCK_FD                 the descriptor that holds the lock; leave it open
+  ZIT_LEASE_GUARDS                  marks by which a guard finds its processes
+  ZIT_LEASE_UNGUARDED               with --unguarded only: the reason, and none of the others
+  ZIT_AGENT_SOCKET                  the agent's socket
+
+Examples:
+  $ agent guard my-project -- zit add file.txt
+  $ agent guard my-project --wait 30s -- sh -c 'make-changes && agent verify && publish'
+  $ agent guard my-project --wait-lease --wait 2m -- nightly-job
+
+Exit statuses, besides COMMAND's own (128+n when signal n ended it; 126 and 127 as shells do):
+  64  used wrongly             69  agent or coordinator not reachable
+  66  no such store directory  75  another node holds it, not your turn, grace, agent stopping
+  76  disk saw a newer epoch   77  not permitted
+  78  the agent's setup contradicts the coordinator's
+  79  the lease went while COMMAND ran, and it was stopped`;

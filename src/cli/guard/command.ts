@@ -1,0 +1,39 @@
+/**
+ * The command to guard.
+ * @module
+ */
+import { basename } from "node:path";
+import { codeOf } from "../../sys/errno.ts";
+import { findProgram } from "../../sys/job.ts";
+import { EXIT, Failure } from "../failure.ts";
+import { lastArguments } from "./environment.ts";
+
+/** A program and its arguments, as bytes. */
+export interface GuardedCommand {
+  readonly path: Uint8Array;
+  readonly argv: readonly Uint8Array[];
+}
+
+/**
+ * The command in the last `count` arguments of this process, found on PATH.
+ *
+ * @throws {Failure} with 127 where there is none, with 126 where it cannot be run, as shells do.
+ */
+export function findCommand(count: number, path: string | undefined): GuardedCommand {
+  const argv = lastArguments(count);
+  const name = argv[0]?.toString() ?? "";
+  try {
+    const env = path === undefined ? [] : [Buffer.from(`PATH=${path}`)];
+    return { path: findProgram(argv[0]!, env), argv };
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") {
+      throw new Failure(`Cannot run ${name}: there is no such command`, EXIT.notFound);
+    }
+    throw new Failure(`Cannot run ${name}: it may not be executed`, EXIT.notExecutable);
+  }
+}
+
+/** The command's name for messages. */
+export function commandOf({ argv }: GuardedCommand): string {
+  return basename(Buffer.from(argv[0]!).toString());
+}

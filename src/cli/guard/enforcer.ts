@@ -1,0 +1,148 @@
+/**
+ * Ends a guarded command when its lease does, all of its processes.
+ * @module
+ */
+import { constants } from "node:os";
+import { bootTimeMs } from "../../sys/boot_time.ts";
+import { signalGroup } from "../../sys/job.ts";
+import { stepAt } from "./plan.ts";
+import type { Hold } from "./plan.ts";
+import { membersOf } from "./sweep.ts";
+
+const { SIGTERM, SIGKILL, SIGCONT } = constants.signals;
+
+/** The processes of a guarded command. */
+export interface Target {
+  /** The mark in their environment. */
+  readonly mark: string;
+  /** Their process group; null before the command was started, or where that is not known. */
+  readonly group: number | null;
+}
+
+/** How often to look for processes that are still being born while the others are killed, ms. */
+const SWEEP_EVERY_MS = 20;
+/**
+ * A timer can be late by what the machine was busy or asleep, so far deadlines are looked at now
+ * and then: timers stand still in suspend, CLOCK_BOOTTIME does not.
+ */
+const LOOK_EVERY_MS = 1_000;
+
+/** How an enforcer differs from the plan. */
+export interface EnforcerOptions {
+  /**
+   * How much later than planned to ask the command to end, so that of two enforcers the other goes
+   * first. Killing is never late.
+   */
+  readonly lateMs?: number;
+  /** Last resort before the command is asked to end for want of news: a newer hold, or null. */
+  readonly reprieve?: () => Promise<Hold | null>;
+  /** Called at the first signal that the command is sent. */
+  readonly onAct?: () => void;
+}
+
+/** Watches the clock for one command. */
+export class Enforcer {
+  readonly #options: EnforcerOptions;
+  #hold: Hold | null = null;
+  #target: Target;
+  #acted = false;
+  #askingForReprieve = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(target: Target, options: EnforcerOptions = {}) {
+    this.#target = target;
+    this.#options = options;
+  }
+
+  /** Whether the command was told to end, or killed. */
+  get acted(): boolean {
+    return this.#acted;
+  }
+
+  /** The command was started. */
+  setGroup(group: number): void {
+    this.#target = { ...this.#target, group };
+  }
+
+  /** The lease's newest state. */
+  update(hold: Hold): void {
+    this.#hold = hold;
+    this.look();
+  }
+
+  /** Compares the clock now, and acts if it is time. */
+  look(): void {
+    clearTimeout(this.#timer);
+    if (this.#hold === null) return;
+    const nowMs = bootTimeMs();
+    const { lateMs = 0 } = this.#options;
+    const step = stepAt(this.#hold, nowMs);
+    if (step.kind === "kill") return this.#kill();
+    const late = stepAt(this.#hold, nowMs - lateMs);
+    if (late.kind !== "run") this.#end();
+    const untilMs = late.kind === "run" ? late.untilMs + lateMs : step.untilMs;
+    const waitMs = Math.min(untilMs, step.kind === "end" ? step.untilMs : Infinity) - nowMs;
+    this.#timer = setTimeout(() => this.look(), Math.min(Math.max(1, waitMs), LOOK_EVERY_MS));
+  }
+
+  /** The living processes of the command; a sweep of /proc. */
+  members(): number[] {
+    return membersOf(this.#target).map((each) => each.pid);
+  }
+
+  /** Stops watching. */
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#hold = null;
+  }
+
+  #end(): void {
+    const { reprieve } = this.#options;
+    if (this.#acted || this.#askingForReprieve) return;
+    if (reprieve === undefined || this.#hold?.lostAtMs !== null) return this.#ask();
+    this.#askingForReprieve = true;
+    reprieve().catch(() => null).then((hold) => {
+      this.#askingForReprieve = false;
+      if (hold === null) this.#ask();
+      else if (this.#hold !== null) this.update(hold);
+    });
+  }
+
+  /** Once only: a second SIGTERM means "at once, without cleaning up" to many programs. */
+  #ask(): void {
+    if (this.#acted || this.#hold === null) return;
+    this.#act();
+    const { group } = this.#target;
+    if (group !== null) signalGroup(group, SIGTERM);
+    for (const each of membersOf(this.#target)) {
+      // What a nested guard runs is told by that guard, which is asked itself.
+      if (each.group !== group && each.innermost) signal(each.pid, SIGTERM);
+      signal(each.pid, SIGCONT); // a stopped process would not see the other
+    }
+  }
+
+  #kill(): void {
+    this.#act();
+    const { group } = this.#target;
+    // The group at once, before the slower look at every process.
+    if (group !== null) signalGroup(group, SIGKILL);
+    const members = membersOf(this.#target);
+    for (const each of members) signal(each.pid, SIGKILL);
+    // One that forked while we looked was missed, and what it started has a new number.
+    if (members.length > 0) this.#timer = setTimeout(() => this.look(), SWEEP_EVERY_MS);
+  }
+
+  #act(): void {
+    if (this.#acted) return;
+    this.#acted = true;
+    this.#options.onAct?.();
+  }
+}
+
+function signal(pid: number, number: number): void {
+  try {
+    process.kill(pid, number);
+  } catch {
+    // It ended meanwhile, or is not ours to signal.
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * The steps of `agent guard`: checks, the grant, the command.
+ * @module
+ */
+import { isatty } from "node:tty";
+import { AgentError, connect, openSocket } from "../../client/mod.ts";
+import { checkStore, socketOf } from "../agent.ts";
+import { formatDuration } from "../duration.ts";
+import { Failure } from "../failure.ts";
+import { say } from "../output.ts";
+import { refusalText } from "../refusal.ts";
+import { commandOf, findCommand } from "./command.ts";
+import type { GuardedCommand } from "./command.ts";
+import { requestLockedGrant } from "./locked_grant.ts";
+import type { LockedGrant } from "./locked_grant.ts";
+import { Signals } from "./signals.ts";
+import { WatchdogLink } from "./watchdog_link.ts";
+import { Wrapper } from "./wrapper.ts";
+
+/** What `agent guard` was asked for. Durations are in milliseconds. */
+export interface GuardRequest {
+  readonly store: string;
+  /** How many of the last arguments are the command. */
+  readonly commandLength: number;
+  readonly wait?: number;
+  readonly waitLease?: boolean;
+  readonly shared?: boolean;
+  readonly killAfter?: number;
+  readonly unguarded?: string;
+  readonly socket?: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** A wait that is over sooner than this is not worth a word. */
+const QUIET_WAIT_MS = 500;
+
+/** Runs the command under a grant and returns the exit status. */
+export async function guard(request: GuardRequest): Promise<number> {
+  const { store, env } = request;
+  checkStore(store);
+  const command = findCommand(request.commandLength, env.PATH);
+  const signals = new Signals((signal) => process.exit(128 + signal));
+  if (request.unguarded !== undefined) {
+    const { runUnguarded } = await import("./unguarded.ts");
+    return await runUnguarded({ command, store, reason: request.unguarded, signals });
+  }
+  const socket = socketOf(request);
+  const mark = Buffer.from(crypto.getRandomValues(new Uint8Array(8))).toString("hex");
+  // Started first, so that it comes up while the agent is asked.
+  const watchdog = new WatchdogLink(mark);
+  const grant = await ask(request, socket, command);
+  const killAfterMs = request.killAfter ?? null;
+  return await new Wrapper({ command, grant, socket, mark, killAfterMs, signals, watchdog }).run();
+}
+
+async function ask(
+  request: GuardRequest,
+  socket: string,
+  command: GuardedCommand,
+): Promise<LockedGrant> {
+  const quiet = announceWait(request, socket);
+  try {
+    return await requestLockedGrant(await openSocket({ socket }), {
+      store: request.store,
+      wait_ms: request.wait ?? 0,
+      wait_lease: request.waitLease ?? false,
+      shared: request.shared ?? false,
+      pass_lock: true,
+      follow: true,
+      // The name alone: arguments may be nobody else's business.
+      purpose: commandOf(command),
+    }, socket);
+  } catch (error) {
+    if (error instanceof AgentError) throw new Failure(refusalText(error), error.exit);
+    throw error;
+  } finally {
+    quiet();
+  }
+}
+
+/** Tells a person at a terminal whom we wait for; the result ends that. */
+function announceWait({ store, wait = 0 }: GuardRequest, socket: string): () => void {
+  if (wait <= QUIET_WAIT_MS || !isatty(2)) return () => {};
+  let over = false;
+  const timer = setTimeout(async () => {
+    const who = await whoHolds(store, socket).catch(() => "the agent does not say why");
+    if (!over) say(`waiting up to ${formatDuration(wait)} for ${store}: ${who}`);
+  }, QUIET_WAIT_MS);
+  return () => {
+    over = true;
+    clearTimeout(timer);
+  };
+}
+
+async function whoHolds(store: string, socket: string): Promise<string> {
+  await using agent = await connect({ socket });
+  const { state, node, address } = await agent.call("holder", { store });
+  if (state === "other") return `${node} holds it${address === null ? "" : ` (${address})`}`;
+  if (state === "self") return "this node holds it; another writer here has its turn or its lock";
+  return "nobody holds it; it is being acquired";
+}

@@ -1,0 +1,152 @@
+/**
+ * Asks the agent for a grant with the locked descriptor.
+ *
+ * A descriptor travels with the bytes of the answer and is lost when the runtime reads them. So the
+ * socket is kept from it until the answer came, and then becomes an ordinary connection.
+ * @module
+ */
+import { closeSync } from "node:fs";
+import type { Socket } from "node:net";
+import { agentError } from "../../client/errors.ts";
+import { AgentUnreachable, Connection } from "../../client/mod.ts";
+import type { GuardParams, GuardResult, Notification } from "../../client/mod.ts";
+import { whenReadable } from "../../sys/readable.ts";
+import { receiveWithDescriptors } from "../../sys/unix_socket.ts";
+
+/** A grant, its lock, and the connection on which it lives. */
+export interface LockedGrant {
+  readonly result: GuardResult;
+  /** Ours; null where the agent sent none. */
+  readonly lockFd: number | null;
+  /** The agent's TTL in ms; null where it did not tell. */
+  readonly ttlMs: number | null;
+  readonly connection: Connection;
+  /** Notifications that came right behind the answer. */
+  readonly early: readonly Notification[];
+}
+
+const CHUNK_BYTES = 64 * 1_024;
+/** Signals wake us; this is for whoever started us with them held off. */
+const LOOK_EVERY_MS = 100;
+const NEWLINE = 10;
+
+interface Answer {
+  readonly id?: string;
+  readonly method?: string;
+  readonly result?: unknown;
+  readonly error?: Parameters<typeof agentError>[0];
+}
+
+/**
+ * Asks on `socket`, which is connected, paused and not yet read from.
+ *
+ * @throws {AgentError} what the agent answered, or that it is gone.
+ */
+export function requestLockedGrant(
+  socket: Socket & { _handle?: { fd: number } },
+  params: GuardParams,
+  path: string,
+): Promise<LockedGrant> {
+  const fd = socket._handle?.fd;
+  if (fd === undefined) throw new Error("Cannot find the descriptor of the socket");
+  return new Promise((resolve, reject) => {
+    const reader = new AnswerReader(fd, path);
+    const stop = whenReadable(fd, LOOK_EVERY_MS, () => {
+      try {
+        const grant = reader.read();
+        if (grant === null) return;
+        stop();
+        const { rest, ...found } = grant;
+        resolve({ ...found, connection: new Connection(socket, { path, received: rest }) });
+      } catch (error) {
+        stop();
+        socket.destroy();
+        reject(error);
+      }
+    });
+    // The TTL decides when the command is asked to end; it is answered at once, from memory.
+    const status = { jsonrpc: "2.0", id: "status", method: "status" };
+    const guard = { jsonrpc: "2.0", id: "guard", method: "guard", params };
+    socket.write(`${JSON.stringify(status)}\n${JSON.stringify(guard)}\n`);
+  });
+}
+
+class AnswerReader {
+  readonly #fd: number;
+  readonly #path: string;
+  #bytes = Buffer.alloc(0);
+  #lockFd: number | null = null;
+  #ttlMs: number | null = null;
+
+  constructor(fd: number, path: string) {
+    this.#fd = fd;
+    this.#path = path;
+  }
+
+  /** Reads what is there; returns the grant once it came. */
+  read(): (Omit<LockedGrant, "connection"> & { rest: Uint8Array }) | null {
+    for (;;) {
+      const received = receiveWithDescriptors(this.#fd, CHUNK_BYTES);
+      if (received === null) return null;
+      for (const fd of received.fds) this.#keep(fd);
+      if (received.bytes.byteLength === 0) throw this.#gone();
+      this.#bytes = Buffer.concat([this.#bytes, received.bytes]);
+      const result = this.#takeAnswers();
+      if (result === null) continue;
+      const early = this.#lines().filter((line) => line.method !== undefined);
+      return {
+        result,
+        lockFd: this.#lockFd,
+        ttlMs: this.#ttlMs,
+        early: early as unknown as Notification[],
+        rest: this.#bytes,
+      };
+    }
+  }
+
+  /** Takes lines up to the grant. */
+  #takeAnswers(): GuardResult | null {
+    for (let line = this.#line(); line !== null; line = this.#line()) {
+      if (line.id === "status") {
+        this.#ttlMs = (line.result as { ttl_ms?: number } | undefined)?.ttl_ms ?? null;
+      } else if (line.error !== undefined) {
+        // Also without an id: the agent does not take this connection.
+        throw agentError(line.error);
+      } else if (line.id === "guard") {
+        return line.result as GuardResult;
+      }
+    }
+    return null;
+  }
+
+  #lines(): Answer[] {
+    const lines: Answer[] = [];
+    for (let line = this.#line(); line !== null; line = this.#line()) lines.push(line);
+    return lines;
+  }
+
+  #line(): Answer | null {
+    const end = this.#bytes.indexOf(NEWLINE);
+    if (end < 0) return null;
+    const line = this.#bytes.subarray(0, end).toString();
+    this.#bytes = this.#bytes.subarray(end + 1);
+    try {
+      return JSON.parse(line);
+    } catch {
+      throw new AgentUnreachable(
+        `What listens on ${this.#path} does not speak the agent's protocol`,
+      );
+    }
+  }
+
+  #keep(fd: number): void {
+    if (this.#lockFd === null) this.#lockFd = fd;
+    else closeSync(fd);
+  }
+
+  #gone(): AgentUnreachable {
+    return new AgentUnreachable(
+      `The agent at ${this.#path} closed the connection before it answered; see its log`,
+    );
+  }
+}

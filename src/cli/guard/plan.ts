@@ -1,0 +1,42 @@
+/**
+ * When a guarded command must end. Pure: times come in, decisions come out.
+ *
+ * Both the wrapper and its watchdog decide by this, each by its own reading of the clock.
+ * @module
+ */
+
+/** What is known of the lease under a running command. Times are CLOCK_BOOTTIME in ms. */
+export interface Hold {
+  /** Nobody else can hold the store before it; nothing guarded may run after it. */
+  readonly deadlineMs: number;
+  /** How long before the deadline the command is asked to end. */
+  readonly killAfterMs: number;
+  /** When the lease was found to be gone (a conflict); null while it is not. */
+  readonly lostAtMs: number | null;
+}
+
+/** What to do now, and when to look again. `end` asks the command to end, `kill` gives it no choice. */
+export type Step =
+  | { readonly kind: "run"; readonly untilMs: number }
+  | { readonly kind: "end"; readonly untilMs: number }
+  | { readonly kind: "kill" };
+
+/** What the clock says about a command under `hold`. */
+export function stepAt(hold: Hold, nowMs: number): Step {
+  const endAtMs = hold.lostAtMs ?? hold.deadlineMs - hold.killAfterMs;
+  const killAtMs = hold.lostAtMs === null
+    ? hold.deadlineMs
+    : Math.min(hold.lostAtMs + hold.killAfterMs, hold.deadlineMs);
+  if (nowMs >= killAtMs) return { kind: "kill" };
+  if (nowMs >= endAtMs) return { kind: "end", untilMs: killAtMs };
+  return { kind: "run", untilMs: endAtMs };
+}
+
+/**
+ * How long before the deadline to ask: what was wished for, or a third of the TTL. At most half of
+ * the TTL, because a lease that is renewed every third as it should comes down to somewhat more
+ * than half of it each time.
+ */
+export function killAfterMs(wishedMs: number | null, ttlMs: number): number {
+  return Math.min(wishedMs ?? ttlMs / 3, ttlMs / 2);
+}

@@ -1,0 +1,44 @@
+/**
+ * A guarded job that was stopped from the terminal keeps its lease: the agent goes on renewing it, but
+ * the wrapper, stopped as well, does not tell. Then the watchdog asks the agent itself.
+ * @module
+ */
+import { readFileSync } from "node:fs";
+import { bootTimeMs } from "../../sys/boot_time.ts";
+import type { Hold } from "./plan.ts";
+import type { WatchdogState } from "./watchdog_state.ts";
+
+/** Shorter than any sensible time between asking a command to end and killing it. */
+const ANSWER_WITHIN_MS = 500;
+
+/**
+ * The grant's hold as the agent proves it, or null where there is no reason to ask (a wrapper that
+ * runs knows better, and one that is gone took the grant with it) or no proof.
+ */
+export async function askAgent(state: WatchdogState, wrapper: number): Promise<Hold | null> {
+  const { grant, hold } = state;
+  if (grant === null || hold === null || !isStopped(wrapper)) return null;
+  const { connect } = await import("../../client/mod.ts");
+  const connection = await connect({ socket: grant.socket });
+  try {
+    // Read before the question: what the agent proves is counted from no later than this.
+    const askedMs = bootTimeMs();
+    const { remaining_ms } = await connection.call(
+      "verify",
+      { token: grant.token, store: grant.store },
+      { signal: AbortSignal.timeout(ANSWER_WITHIN_MS) },
+    );
+    return { ...hold, deadlineMs: askedMs + remaining_ms };
+  } finally {
+    void connection.close();
+  }
+}
+
+function isStopped(pid: number): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+    return /^[Tt]/.test(stat.slice(stat.lastIndexOf(")") + 2));
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,39 @@
+/**
+ * `agent guard --unguarded REASON`: the same process handling, with no lease and no agent.
+ * @module
+ */
+import { startJob } from "../../sys/job.ts";
+import { EXIT, Failure, usage } from "../failure.ts";
+import { say } from "../output.ts";
+import { commandOf } from "./command.ts";
+import type { GuardedCommand } from "./command.ts";
+import { guardedEnvironment } from "./environment.ts";
+import { Job } from "./job.ts";
+import type { Signals } from "./signals.ts";
+
+/** Runs the command and returns its exit status. */
+export async function runUnguarded(options: {
+  readonly command: GuardedCommand;
+  readonly store: string;
+  readonly reason: string;
+  readonly signals: Signals;
+}): Promise<number> {
+  const { command, store, signals } = options;
+  const reason = options.reason.trim();
+  if (reason === "") throw usage("--unguarded needs a reason: why no lease is needed here.");
+  // One line, always in this form: whoever audits logs looks for it.
+  say(`UNGUARDED store=${store} reason=${JSON.stringify(reason)}`);
+  let group: number;
+  try {
+    group = startJob({
+      ...command,
+      env: guardedEnvironment({ ZIT_LEASE_UNGUARDED: reason }, null),
+    });
+  } catch (error) {
+    const why = (error as Error).message;
+    throw new Failure(`Cannot run ${commandOf(command)}: ${why}`, EXIT.notExecutable);
+  }
+  const job = new Job(group, { onSuspend: () => {}, onResume: () => {} });
+  signals.forwardTo((signal) => job.forward(signal));
+  return (await job.ended).status;
+}

@@ -1,0 +1,76 @@
+/**
+ * The watchdog: a process of its own session beside each guarded command.
+ *
+ * It ends the command when the lease ends and the wrapper does not do it, because it was killed or
+ * stopped. It has no share in the lock, the terminal or the caller's descriptors, and it ends
+ * when the wrapper says that all is done, or when there is nothing left to end.
+ * @module
+ */
+import { Enforcer } from "./enforcer.ts";
+import { askAgent } from "./reprieve.ts";
+import type { WatchdogReport, WatchdogState } from "./watchdog_state.ts";
+
+/** The wrapper asks the command to end at the planned time; the watchdog only if it did not. */
+const AFTER_THE_WRAPPER_MS = 150;
+/** How often to look whether an orphaned command still runs, so as not to stay for nothing. */
+const ORPHAN_LOOK_MS = 500;
+
+/** Runs the watchdog until it has no more to do. */
+export async function runWatchdog(): Promise<void> {
+  // The wrapper ends it. What ends everything around it (a service's stop) must not end it first.
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"] as const) {
+    process.on(signal, () => {});
+  }
+  process.chdir("/"); // keeps no file system busy
+  const watchdog = new Watchdog(process.ppid);
+  for await (const line of linesOf(Bun.stdin.stream())) {
+    if (watchdog.take(JSON.parse(line))) return;
+  }
+  await watchdog.orphaned();
+}
+
+async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of stream) {
+    const lines = (text + decoder.decode(chunk, { stream: true })).split("\n");
+    text = lines.pop()!;
+    yield* lines;
+  }
+}
+
+class Watchdog {
+  readonly #wrapper: number;
+  #state: WatchdogState | null = null;
+  #enforcer: Enforcer | null = null;
+
+  constructor(wrapper: number) {
+    this.#wrapper = wrapper;
+  }
+
+  /** Takes news; returns whether it was the last. */
+  take(state: WatchdogState): boolean {
+    this.#state = state;
+    if (state.done) {
+      this.#enforcer?.stop();
+      const report: WatchdogReport = { acted: this.#enforcer?.acted ?? false };
+      process.stdout.write(`${JSON.stringify(report)}\n`);
+      return true;
+    }
+    this.#enforcer ??= new Enforcer({ mark: state.mark, group: state.group }, {
+      lateMs: AFTER_THE_WRAPPER_MS,
+      reprieve: () => askAgent(this.#state!, this.#wrapper),
+    });
+    if (state.group !== null) this.#enforcer.setGroup(state.group);
+    if (state.hold !== null) this.#enforcer.update(state.hold);
+    return false;
+  }
+
+  /** The wrapper is gone without a word: stays until the command is, too. */
+  async orphaned(): Promise<void> {
+    if (this.#enforcer === null || this.#state?.hold === null) return; // nothing was started
+    this.#enforcer.look();
+    while (this.#enforcer.members().length > 0) await Bun.sleep(ORPHAN_LOOK_MS);
+    this.#enforcer.stop();
+  }
+}

@@ -1,0 +1,90 @@
+/**
+ * The wrapper's side of the watchdog: starts it, tells it the state, starts it again if it dies.
+ * @module
+ */
+import { say } from "../output.ts";
+import { WATCHDOG_COMMAND } from "./watchdog_state.ts";
+import type { WatchdogReport, WatchdogState } from "./watchdog_state.ts";
+
+/** A watchdog that keeps dying is not started for ever. */
+const MAX_STARTS = 3;
+/** It answers in a millisecond; a machine that is too busy must not hold up the exit status. */
+const REPORT_WITHIN_MS = 500;
+
+/** The watchdog of one guarded command. */
+export class WatchdogLink {
+  #state: WatchdogState;
+  #process: ReturnType<typeof startProcess>;
+  #starts = 1;
+
+  /** Starts it at once: it is ready by the time that the grant is there. */
+  constructor(mark: string) {
+    this.#state = { mark, group: null, hold: null, grant: null, done: false };
+    this.#process = startProcess(() => this.#died());
+    this.#send();
+  }
+
+  /** Tells what changed. */
+  tell(change: Partial<WatchdogState>): void {
+    this.#state = { ...this.#state, ...change };
+    this.#send();
+  }
+
+  /** Nothing is left to watch: it ends. */
+  dismiss(): void {
+    this.tell({ done: true });
+  }
+
+  /** As {@linkcode dismiss}, but waits for what it reports. */
+  async report(): Promise<WatchdogReport> {
+    this.dismiss();
+    const text = new Response(this.#process.stdout).json() as Promise<WatchdogReport>;
+    const late = Bun.sleep(REPORT_WITHIN_MS).then(() => ({ acted: false }));
+    return await Promise.race([text.catch(() => ({ acted: false })), late]);
+  }
+
+  #send(): void {
+    try {
+      this.#process.stdin.write(`${JSON.stringify(this.#state)}\n`);
+      // A promise where the pipe is full; what it carries then goes later, in order.
+      Promise.resolve(this.#process.stdin.flush()).catch(() => {});
+    } catch {
+      // It died: #died() tells its successor.
+    }
+  }
+
+  #died(): void {
+    if (this.#state.done) return;
+    if (this.#starts >= MAX_STARTS) {
+      say(
+        "the watchdog died repeatedly; if this process is killed, nothing ends the command in time",
+      );
+      return;
+    }
+    this.#starts++;
+    this.#process = startProcess(() => this.#died());
+    this.#send();
+  }
+}
+
+function startProcess(onExit: () => void) {
+  const child = Bun.spawn({
+    cmd: [...ownProgram(), WATCHDOG_COMMAND],
+    // A session of its own: no key and no signal to a group reaches it.
+    detached: true,
+    // Nothing of the caller's is kept open, and nothing of its environment is needed.
+    stdin: "pipe",
+    stdout: "pipe",
+    stderr: "ignore",
+    env: {},
+    onExit,
+  });
+  child.unref();
+  return child;
+}
+
+/** This very program, even where its file was replaced meanwhile. */
+function ownProgram(): string[] {
+  const isCompiled = Bun.main.startsWith("/$bunfs/");
+  return isCompiled ? ["/proc/self/exe"] : [process.execPath, Bun.main];
+}

@@ -1,0 +1,29 @@
+/**
+ * What the wrapper tells its watchdog: the whole state, a line each time something changed.
+ * @module
+ */
+import type { Hold } from "./plan.ts";
+
+/** Everything the watchdog needs to end the command in the wrapper's stead. */
+export interface WatchdogState {
+  readonly mark: string;
+  /** Null before the command was started. */
+  readonly group: number | null;
+  /** Null before the grant. */
+  readonly hold: Hold | null;
+  /** How to prove that the grant lives on while the wrapper is stopped; null where it cannot be. */
+  readonly grant:
+    | { readonly socket: string; readonly token: string; readonly store: string }
+    | null;
+  /** The command ended, and all is done. */
+  readonly done: boolean;
+}
+
+/** The watchdog's last word, in answer to `done`. */
+export interface WatchdogReport {
+  /** Whether it signalled the command. */
+  readonly acted: boolean;
+}
+
+/** The hidden command that runs the watchdog. */
+export const WATCHDOG_COMMAND = "guard-watchdog";

@@ -1,0 +1,61 @@
+/**
+ * The agent's status for people.
+ * @module
+ */
+import type { StatusResult } from "../client/mod.ts";
+import { formatDuration } from "./duration.ts";
+import { table } from "./output.ts";
+import type { painter } from "./output.ts";
+
+/** The lines of `agent status`. */
+export function statusLines(status: StatusResult, paint: ReturnType<typeof painter>): string[] {
+  const verdict = status.healthy ? paint("green", "healthy") : paint("red", "not healthy");
+  const facts = table([
+    ["node", `${status.node}${status.address === null ? "" : ` at ${status.address}`}`],
+    ["agent", `version ${status.version}, pid ${status.pid}, up ${upTime(status.uptime_ms)}`],
+    ["incarnation", status.incarnation],
+    ["coordinator", coordinator(status)],
+    ["lease", leaseTimes(status)],
+    [
+      "stores",
+      `${status.counts.held} held, ${status.counts.waiting} waiting, ` +
+      `${status.counts.foreign} held by others`,
+    ],
+    [
+      "callers",
+      `${status.counts.grants} grants, ${status.counts.waiters} waiting, ` +
+      `${status.counts.connections} connections`,
+    ],
+  ]).map((line) => `  ${line}`);
+  const checks = status.checks.map(({ name, ok, message }) => {
+    const mark = ok ? paint("green", "ok  ") : paint("red", "FAIL");
+    return `  ${mark} ${name}${message === "" ? "" : `: ${message}`}`;
+  });
+  const warnings = status.warnings.map((text) => `  ${paint("yellow", "warning")} ${text}`);
+  return [`${paint("bold", "zit lease agent")}: ${status.state}, ${verdict}`].concat(
+    facts,
+    checks,
+    warnings,
+  );
+}
+
+function coordinator({ mode, coordinator }: StatusResult): string {
+  if (mode === "standalone") return "none (standalone)";
+  const server = [coordinator.server, coordinator.version && `version ${coordinator.version}`]
+    .filter((each) => each).join(", ");
+  if (!coordinator.connected) return `not connected${server && ` (last: ${server})`}`;
+  const rtt = coordinator.rtt_ms === null ? "" : `, ${coordinator.rtt_ms.toFixed(1)} ms away`;
+  return `connected to ${server || "NATS"}${rtt}`;
+}
+
+function leaseTimes({ ttl_ms, grace_ms }: StatusResult): string {
+  const ttl = ttl_ms === null ? "TTL not known yet" : `TTL ${formatDuration(ttl_ms)}`;
+  return grace_ms === null ? ttl : `${ttl}, grace ${formatDuration(grace_ms)}`;
+}
+
+/** To the second below an hour, to the minute above: nobody reads milliseconds of an uptime. */
+function upTime(ms: number): string {
+  const unitMs = ms < 3_600_000 ? 1_000 : 60_000;
+  const whole = Math.floor(ms / unitMs) * unitMs;
+  return whole === 0 ? "less than 1s" : formatDuration(whole);
+}

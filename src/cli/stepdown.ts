@@ -1,0 +1,46 @@
+/** `agent stepdown`: hands stores over to other nodes. */
+import type { Command } from "commander";
+import { clientOptions, clientOptionsOf, durationOption } from "./options.ts";
+import type { Context } from "./program.ts";
+
+/** Defines `agent stepdown`. */
+export function defineStepdown(program: Command, context: Context): void {
+  const command = program.command("stepdown")
+    .summary("release stores to other nodes for a while")
+    .description(
+      "Lets running grants finish, releases the leases, and does not acquire them again for a while.",
+    )
+    .usage("STORE [options]\n       agent stepdown --all [options]")
+    .argument("[store]", "the store's code")
+    .option("--all", "all stores that this node holds")
+    .addOption(durationOption("--for <DUR>", "how long not to acquire again (default: the TTL)"))
+    .addHelpText("after", HELP);
+  clientOptions(command).action(async (store: string | undefined) => {
+    const { checkStore, withAgent } = await import("./agent.ts");
+    const { EXIT, usage } = await import("./failure.ts");
+    const { print, printJson } = await import("./output.ts");
+    const options = clientOptionsOf(command);
+    const { all, for: forMs } = command.opts<{ all?: boolean; for?: number }>();
+    if ((store === undefined) === (all === undefined)) {
+      throw usage("Name one store, or say --all.");
+    }
+    if (store !== undefined) checkStore(store);
+    const asked = await withAgent(options, (agent) =>
+      agent.call("stepdown", {
+        ...(store === undefined ? { all: true } : { store }),
+        ...(forMs === undefined ? {} : { for_ms: forMs }),
+      }));
+    if (options.json) printJson(asked);
+    else print(`released ${asked.released}, not finished ${asked.remaining}`);
+    context.exit = asked.remaining === 0 ? EXIT.ok : EXIT.no;
+  });
+}
+
+const HELP = `
+Examples:
+  $ agent stepdown my-project --for 5m
+  $ agent stepdown --all --for 30m      before maintenance of this host
+
+Exit statuses:
+  0  released   1  some grants did not finish in time: their leases age out
+  64 used wrongly   69  no agent   77  only administrators may (--admin-uid of agent run)`;

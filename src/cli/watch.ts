@@ -1,0 +1,45 @@
+/** `agent watch`: follows who holds stores. */
+import type { Command } from "commander";
+import { clientOptions, clientOptionsOf } from "./options.ts";
+import type { Context } from "./program.ts";
+
+/** Defines `agent watch`. */
+export function defineWatch(program: Command, _context: Context): void {
+  const command = program.command("watch")
+    .summary("follow who holds stores")
+    .description("Prints the present state of stores, then a line for each change, until ended.")
+    .argument("[store...]", "the stores' codes (default: all that the agent knows)")
+    .addHelpText("after", HELP);
+  clientOptions(command).action(async (stores: string[]) => {
+    const { checkStore, withAgent } = await import("./agent.ts");
+    const { EXIT, Failure } = await import("./failure.ts");
+    const { print, printJson } = await import("./output.ts");
+    const options = clientOptionsOf(command);
+    stores.forEach(checkStore);
+    await withAgent(options, async (agent) => {
+      agent.onNotification((notification) => {
+        if (notification.method !== "lease") return;
+        const { subscription: _, ...lease } = notification.params;
+        if (options.json) return printJson(lease);
+        const state = lease.held ? "held" : lease.state;
+        print([lease.store, state, lease.node, lease.address].filter((each) => each).join(" "));
+      });
+      await agent.call("watch", stores.length === 0 ? {} : { stores });
+      await agent.closed;
+      throw new Failure(
+        "The agent closed the connection; start the watch again.",
+        EXIT.unavailable,
+      );
+    });
+  });
+}
+
+const HELP = `
+Watched stores are stores that the agent tries to hold.
+
+Examples:
+  $ agent watch my-project
+  $ agent watch --json | jq -r 'select(.held) | .store'
+
+Exit statuses:
+  69  no agent, or it went away   64  used wrongly`;

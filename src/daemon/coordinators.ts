@@ -1,0 +1,170 @@
+/**
+ * The coordinator an agent is run with: NATS, or none.
+ * @module
+ */
+import { closeSync, constants, openSync, readSync } from "node:fs";
+import type { Agent } from "../agent/agent.ts";
+import type { NatsOptions as NatsRunOptions, RunOptions } from "../cli/run_options.ts";
+import { MAX_LINE_BYTES, parseFence } from "../disk/fence.ts";
+import { NatsCoordinator } from "../nats/coordinator.ts";
+import type { NatsListener, Problem } from "../nats/listener.ts";
+import type { CredentialFiles } from "../nats/options.ts";
+import { DEFAULT_TTL_MS } from "../lease/timing.ts";
+import type { Clock, Timers } from "../ports/clock.ts";
+import type { Coordinator } from "../ports/coordinator.ts";
+import type { Log } from "../service/log.ts";
+import type { StatusResult } from "../socket/protocol.ts";
+import { StandaloneCoordinator } from "../standalone/coordinator.ts";
+
+/** A coordinator with what the daemon does with it besides. */
+export interface Backend {
+  readonly coordinator: Coordinator;
+  facts(): StatusResult["coordinator"];
+  warnings(): readonly string[];
+  /** Reads credentials again. */
+  reload(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Who waits for the coordinator. */
+export interface BackendEvents {
+  /** Called when the agent exists. */
+  readonly agent: () => Agent;
+  readonly log: Log;
+  /** It was reached and its buckets fit. */
+  onReached(): void;
+  /** It contradicts the setup. Before READY that ends the agent. */
+  onFatal(problem: Problem): void;
+}
+
+/** What both kinds are told. */
+export interface BackendOptions {
+  readonly run: RunOptions;
+  readonly incarnation: string;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly lockPath: (store: string) => string;
+}
+
+/** Starts the coordinator that the options name. Events come later, never before this returns. */
+export function startBackend(options: BackendOptions, events: BackendEvents): Backend {
+  const { coordinator } = options.run;
+  return coordinator.kind === "nats"
+    ? startNats(options, coordinator, events)
+    : startStandalone(options, events);
+}
+
+function startNats(
+  { run, incarnation, clock, timers }: BackendOptions,
+  nats: NatsRunOptions,
+  events: BackendEvents,
+): Backend {
+  const coordinator: NatsCoordinator = NatsCoordinator.start({
+    urls: nats.urls,
+    credentials: filesOf(nats),
+    bucket: nats.bucket,
+    replicas: nats.replicas ?? undefined,
+    ttlMs: run.ttlMs ?? undefined,
+    allowUnsafeServer: nats.allowUnsafeServer,
+    node: run.node,
+    incarnation,
+    address: run.address,
+    clock,
+    timers,
+  }, natsListener(events, () => coordinator.drift));
+  return {
+    coordinator,
+    facts() {
+      const { ready, server, version, rttMs } = coordinator.stats();
+      return { connected: ready, server, version, rtt_ms: rttMs };
+    },
+    warnings: () => coordinator.warnings.map(({ message }) => message),
+    reload: () => coordinator.reload(),
+    stop: () => coordinator.stop(),
+  };
+}
+
+function filesOf({ credentials, tls }: NatsRunOptions): CredentialFiles {
+  return {
+    creds: credentials.creds ?? undefined,
+    nkey: credentials.nkey ?? undefined,
+    user: credentials.user?.name,
+    passwordFile: credentials.user?.passwordFile,
+    tlsCa: tls.ca ?? undefined,
+    tlsCert: tls.cert ?? undefined,
+    tlsKey: tls.key ?? undefined,
+  };
+}
+
+function natsListener(
+  { agent, log, onReached, onFatal }: BackendEvents,
+  drift: () => { readonly message: string } | null,
+): NatsListener {
+  const warned = new Set<string>();
+  return {
+    onReady({ ttlMs, server, serverVersion, warnings, created }) {
+      agent().setProblem(null);
+      agent().setMisconfigured(drift()?.message ?? null);
+      agent().setTtl(ttlMs);
+      log.event("info", "coordinator_ready", { server, version: serverVersion, ttl_ms: ttlMs });
+      for (const bucket of created) log.event("info", "bucket_created", { bucket });
+      for (const { check, message } of warnings) {
+        if (warned.has(message)) continue;
+        warned.add(message);
+        log.event("warn", "coordinator_warning", { check, message });
+      }
+      onReached();
+    },
+    onConnection(connected) {
+      agent().setProblem(connected ? null : "the connection is down");
+      agent().setConnected(connected);
+    },
+    onProblem(problem) {
+      agent().setProblem(problem.message);
+      if (!problem.fatal) return;
+      agent().setMisconfigured(problem.message);
+      onFatal(problem);
+    },
+    onDrift(fault) {
+      agent().setMisconfigured(fault?.message ?? null);
+    },
+    onTenure(store, record) {
+      agent().onTenure(store, record);
+    },
+  };
+}
+
+function startStandalone(
+  { run, incarnation, lockPath }: BackendOptions,
+  { agent, onReached }: BackendEvents,
+): Backend {
+  const { node, address } = run;
+  const epochOnDisk = (store: string) => readEpoch(lockPath(store));
+  queueMicrotask(() => {
+    agent().setTtl(run.ttlMs ?? DEFAULT_TTL_MS);
+    agent().setConnected(true);
+    onReached();
+  });
+  return {
+    coordinator: new StandaloneCoordinator({ node, incarnation, address, epochOnDisk }),
+    facts: () => ({ connected: true, server: null, version: null, rtt_ms: null }),
+    warnings: () => [],
+    reload: () => Promise.resolve(),
+    stop: () => Promise.resolve(),
+  };
+}
+
+/** The epoch in a lock file; 0 where there is none. Whether it may be used, locking it tells. */
+function readEpoch(path: string): number {
+  let fd: number | null = null;
+  try {
+    fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    const bytes = new Uint8Array(MAX_LINE_BYTES);
+    const length = readSync(fd, bytes, 0, bytes.length, 0);
+    return parseFence(bytes.subarray(0, length))?.epoch ?? 0;
+  } catch {
+    return 0;
+  } finally {
+    if (fd !== null) closeSync(fd);
+  }
+}

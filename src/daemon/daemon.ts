@@ -1,0 +1,180 @@
+/**
+ * The daemon: builds the adapters, joins them to the agent, and lives until it is told to stop.
+ * @module
+ */
+import { randomBytes } from "node:crypto";
+import { Agent } from "../agent/agent.ts";
+import type { RunOptions } from "../cli/run_options.ts";
+import { BootClock, SystemTimers } from "../disk/boot_clock.ts";
+import { FlockLockFiles } from "../disk/lock_files.ts";
+import { StateDir, StateDirError } from "../disk/state_dir.ts";
+import { SetupError } from "../nats/setup_error.ts";
+import { type Log, openLog } from "../service/log.ts";
+import { SocketError } from "../socket/path_checks.ts";
+import { setDescriptorLimit } from "../sys/process.ts";
+import { VERSION } from "../version.ts";
+import { type Backend, startBackend } from "./coordinators.ts";
+import { Lifetime } from "./lifetime.ts";
+import { StateMemory } from "./memory.ts";
+import { LogObserver } from "./observer.ts";
+import { lockLimit } from "../socket/limits.ts";
+import { openSocket, type Surface } from "./surface.ts";
+import { statusOf } from "./status.ts";
+import { readStoresFile } from "./stores_file.ts";
+
+/** EX_CONFIG: the setup contradicts itself. */
+const EXIT_CONFIG = 78;
+
+/**
+ * Runs the agent until it is told to stop.
+ *
+ * @returns the exit status: 0 after a clean stop, 73 when socket or state directory cannot be used,
+ * 78 when the setup is contradicted.
+ */
+export async function startAgent(options: RunOptions): Promise<number> {
+  const log = openLog(options.log);
+  try {
+    return await run(options, log);
+  } catch (error) {
+    const exit = exitOf(error);
+    if (exit === null) throw error;
+    log.event("error", "failed", { message: (error as Error).message, exit });
+    return exit;
+  }
+}
+
+function exitOf(error: unknown): number | null {
+  if (error instanceof SocketError || error instanceof SetupError) return error.exit;
+  if (error instanceof StateDirError) return error.exitCode;
+  return error instanceof StoresFileError ? EXIT_CONFIG : null;
+}
+
+class StoresFileError extends Error {}
+
+async function run(options: RunOptions, log: Log): Promise<number> {
+  const incarnation = randomBytes(12).toString("hex");
+  const { node } = options;
+  // Every descriptor that the system allows us: connections and locks need one each.
+  const descriptors = setDescriptorLimit(Infinity).soft;
+  const stores = options.storesFile === null ? null : pinnedOf(options.storesFile);
+  const state = StateDir.open(options.stateDir, { incarnation, node });
+  for (const damage of state.damage) log.event("warn", "state_damaged", { message: damage });
+  const parts = join(options, { incarnation, state, descriptors, log });
+  log.event("info", "started", {
+    version: VERSION,
+    node,
+    incarnation,
+    pid: process.pid,
+    ...(options.coordinator.kind === "standalone"
+      ? { unguarded: options.coordinator.reason }
+      : { nats: options.coordinator.urls }),
+  });
+  if (stores !== null) parts.agent.setPinned(stores);
+  const { lifetime } = parts;
+  const onHangUp = () => void reload(options, parts, log);
+  process.on("SIGHUP", onHangUp);
+  try {
+    await parts.surface.listen(options.socketPath);
+    return await lifetime.run();
+  } finally {
+    process.off("SIGHUP", onHangUp);
+    await parts.surface.stop();
+    parts.agent.close();
+    await parts.backend.stop();
+    parts.observer.close();
+    state.close();
+    log.event("info", "stopped", { node });
+  }
+}
+
+interface Parts {
+  readonly agent: Agent;
+  readonly backend: Backend;
+  readonly surface: Surface;
+  readonly lifetime: Lifetime;
+  readonly observer: LogObserver;
+}
+
+/** Joins agent, coordinator and socket: each knows the others only by what it is handed here. */
+function join(
+  options: RunOptions,
+  made: { incarnation: string; state: StateDir; descriptors: number; log: Log },
+): Parts {
+  const { incarnation, log } = made;
+  const clock = new BootClock();
+  const timers = new SystemTimers();
+  const locks = new FlockLockFiles(options.lockPath, { clock, timers });
+  const memory = new StateMemory(made.state, incarnation);
+  const observer = new LogObserver(log);
+  // Assigned below; nobody asks before events can come.
+  let agent: Agent | null = null;
+  const lifetime = new Lifetime({ agent: () => agent!, log });
+  const backend = startBackend(
+    { run: options, incarnation, clock, timers, lockPath: (store) => locks.path(store) },
+    {
+      agent: () => agent!,
+      log,
+      onReached: () => lifetime.onReached(),
+      onFatal: (problem) => lifetime.onFatal(problem),
+    },
+  );
+  agent = new Agent({
+    node: options.node,
+    incarnation,
+    address: options.address,
+    ttlMs: options.ttlMs ?? undefined,
+    graceMs: options.graceMs ?? undefined,
+    interestMs: options.interestMs,
+    drainMs: options.drainMs,
+    maxWaiters: options.limits.maxWaiters,
+    maxGrants: options.limits.maxGrants,
+    maxLocks: lockLimit(made.descriptors),
+    standalone: options.coordinator.kind === "standalone" ? options.coordinator.reason : null,
+  }, {
+    clock,
+    timers,
+    coordinator: backend.coordinator,
+    locks,
+    memory,
+    newToken: () => randomBytes(16).toString("base64url"),
+    observer,
+  });
+  const startedMs = clock.bootMs();
+  const surface: Surface = openSocket(agent, {
+    options,
+    memory,
+    log,
+    descriptors: made.descriptors,
+    status: () =>
+      statusOf({
+        agent: agent!,
+        memory,
+        lockPath: options.lockPath,
+        startedMs,
+        nowMs: () => clock.bootMs(),
+        coordinator: () => backend.facts(),
+        warnings: () => backend.warnings(),
+        connections: () => surface.connections,
+      }),
+  });
+  return { agent, backend, surface, lifetime, observer };
+}
+
+function pinnedOf(path: string): Set<string> {
+  try {
+    return readStoresFile(path);
+  } catch (error) {
+    throw new StoresFileError((error as Error).message);
+  }
+}
+
+/** SIGHUP: credentials and the stores file again; what cannot be read leaves the old in force. */
+async function reload(options: RunOptions, { agent, backend }: Parts, log: Log): Promise<void> {
+  try {
+    if (options.storesFile !== null) agent.setPinned(readStoresFile(options.storesFile));
+    await backend.reload();
+    log.event("info", "reloaded");
+  } catch (error) {
+    log.event("error", "reload_failed", { message: (error as Error).message });
+  }
+}

@@ -1,0 +1,151 @@
+/**
+ * The protocol's methods on the agent: names and units change here, nothing else.
+ * @module
+ */
+import type { Agent } from "../agent/agent.ts";
+import type { Answer, Client, LeaseInfo } from "../agent/types.ts";
+import type { ConnectionHandle, Handlers, Reply } from "../socket/handlers.ts";
+import type { HeldResult, StatusResult } from "../socket/protocol.ts";
+
+/** The handlers, for the socket's server. */
+export function handlersOf(
+  agent: Agent,
+  status: () => StatusResult,
+  onConnect: (pid: number) => void,
+): Handlers {
+  const clientOf = (connection: ConnectionHandle): Client => {
+    if (connection.data === undefined) {
+      connection.data = new SocketClient(connection);
+      onConnect(connection.peer.pid);
+    }
+    return connection.data as Client;
+  };
+  const unguarded = agent.options.standalone;
+  return {
+    guard(params, connection, reply) {
+      const { store, wait_ms, shared, wait_lease, pass_lock, follow } = params;
+      agent.guard(clientOf(connection), {
+        store,
+        waitMs: wait_ms,
+        shared,
+        waitLease: wait_lease,
+        passLock: pass_lock,
+        follow,
+      }, {
+        ok: (grant) =>
+          reply.ok({
+            token: grant.token,
+            store,
+            epoch: grant.epoch,
+            revision: grant.revision,
+            node: agent.options.node,
+            remaining_ms: grant.remainingMs,
+            deadline_boot_ms: grant.deadlineMs,
+            lock_path: grant.lockPath,
+            unguarded,
+          }, pass_lock ? grant.fd : undefined),
+        fail: (refusal) => reply.fail(refusal),
+      });
+    },
+    verify(params, _connection, reply) {
+      agent.verify(
+        params,
+        forward(reply, ({ store, epoch, revision, remainingMs }) => ({
+          store,
+          epoch,
+          revision,
+          remaining_ms: remainingMs,
+        })),
+      );
+    },
+    release({ token }, _connection, reply) {
+      agent.release(token, reply);
+    },
+    held({ store, stores }, _connection, reply) {
+      if (store !== undefined) return agent.held(store, (held) => reply.ok({ held }));
+      heldMany(agent, stores ?? [], reply);
+    },
+    holder({ store }, _connection, reply) {
+      agent.holder(
+        store,
+        forward(reply, ({ held: _, ...info }: LeaseInfo) => info),
+      );
+    },
+    watch({ stores }, connection, reply) {
+      const client = clientOf(connection);
+      // The answer goes out first: a client knows its subscription before it hears of it.
+      agent.watch(client, stores ?? null, (subscription) => reply.ok({ subscription }));
+    },
+    unwatch({ subscription }, connection, reply) {
+      if (agent.unwatch(clientOf(connection), subscription)) return reply.ok({});
+      const message = `This connection has no watch ${subscription}: see what watch answered`;
+      reply.fail({ kind: "invalid", message });
+    },
+    status(_params, _connection, reply) {
+      reply.ok(status());
+    },
+    leases(params, _connection, reply) {
+      reply.ok(agent.leases(params));
+    },
+    history({ store }, _connection, reply) {
+      agent.history(store, forward(reply, (tenures) => ({ tenures })));
+    },
+    stepdown({ store, for_ms }, _connection, reply) {
+      agent.stepdown(store ?? null, for_ms ?? null, (result) => reply.ok(result));
+    },
+  };
+}
+
+function forward<T, R>(reply: Reply<R>, map: (result: T) => R): Answer<T> {
+  return { ok: (result) => reply.ok(map(result)), fail: (refusal) => reply.fail(refusal) };
+}
+
+/** Stores asked about for the first time are asked all at once, not one after the other. */
+function heldMany(agent: Agent, stores: readonly string[], reply: Reply<HeldResult>): void {
+  const held: Record<string, boolean> = Object.create(null);
+  let left = stores.length;
+  if (left === 0) return reply.ok({ held });
+  for (const store of stores) {
+    agent.held(store, (answer) => {
+      held[store] = answer;
+      if (--left === 0) reply.ok({ held });
+    });
+  }
+}
+
+/** A connection as the agent sees it. */
+class SocketClient implements Client {
+  readonly #connection: ConnectionHandle;
+
+  constructor(connection: ConnectionHandle) {
+    this.#connection = connection;
+  }
+
+  get id(): number {
+    return this.#connection.id;
+  }
+
+  get pid(): number {
+    return this.#connection.peer.pid;
+  }
+
+  get congested(): boolean {
+    return this.#connection.congested;
+  }
+
+  onDrain(callback: () => void): void {
+    this.#connection.onDrain(callback);
+  }
+
+  lost(grant: Parameters<Client["lost"]>[0]): void {
+    this.#connection.notify("lost", grant);
+  }
+
+  deadline(...[change, { token, store, deadlineMs }]: Parameters<Client["deadline"]>): void {
+    this.#connection.notify(change, { token, store, deadline_boot_ms: deadlineMs });
+  }
+
+  changed(subscription: string, { since: _, ...lease }: LeaseInfo): void {
+    this.#connection.notify("lease", { subscription, ...lease });
+  }
+}

@@ -1,0 +1,96 @@
+/**
+ * Dials the coordinator with the credentials as they are now, and says why it failed.
+ * @module
+ */
+import { type Credentials, readCredentials } from "./credentials.ts";
+import { Link } from "./link.ts";
+import type { Problem } from "./listener.ts";
+import type { NatsOptions } from "./options.ts";
+
+/** Waits between dials double from the first to the last, in milliseconds. */
+const WAIT_FIRST_MS = 100;
+const WAIT_LAST_MS = 1_000;
+
+/** Dials, one attempt a call. */
+export class Dialer {
+  readonly #options: NatsOptions;
+  readonly #tell: (problem: Problem) => void;
+  #failures = 0;
+  #fingerprint: string | null = null;
+  #gossip: readonly string[] = [];
+
+  constructor(options: NatsOptions, tell: (problem: Problem) => void) {
+    this.#options = options;
+    this.#tell = tell;
+  }
+
+  /** How long to wait before the next dial: a half more or less, so that a fleet does not come back in one moment. In milliseconds. */
+  get waitMs(): number {
+    const doubledMs = WAIT_FIRST_MS * 2 ** Math.min(this.#failures, 10);
+    return Math.min(doubledMs, WAIT_LAST_MS) * (0.5 + Math.random());
+  }
+
+  /** The connection is of use: the next outage starts with short waits, and with the servers it knows of. */
+  succeeded(link: Link): void {
+    this.#failures = 0;
+    this.#gossip = link.nc.info?.connect_urls ?? this.#gossip;
+  }
+
+  /** Dials; null where it failed, which was told. */
+  async dial(): Promise<Link | null> {
+    this.#failures++;
+    const credentials = this.#read();
+    return credentials === null ? null : await this.#open(credentials);
+  }
+
+  /** Dials if the credentials are others than those in use; null where not, or where it failed. */
+  async dialIfChanged(): Promise<Link | null> {
+    const credentials = this.#read();
+    if (credentials === null || credentials.fingerprint === this.#fingerprint) return null;
+    return await this.#open(credentials);
+  }
+
+  #read(): Credentials | null {
+    const { credentials = {}, urls } = this.#options;
+    const requireTls = urls.some((url) => /^tls:/i.test(url));
+    try {
+      return readCredentials(credentials, requireTls);
+    } catch (error) {
+      this.#tell({ fatal: false, check: "credentials", message: (error as Error).message });
+      return null;
+    }
+  }
+
+  async #open(credentials: Credentials): Promise<Link | null> {
+    const { urls, node, incarnation } = this.#options;
+    // Servers heard of are addresses, which a certificate may not name.
+    const servers = credentials.tls === undefined ? [...new Set([...urls, ...this.#gossip])] : urls;
+    try {
+      const name = `zit-agent ${node} ${incarnation}`;
+      const link = await Link.open({ servers, name, credentials });
+      this.#fingerprint = credentials.fingerprint;
+      return link;
+    } catch (error) {
+      this.#tell(explain(error as Error | undefined, servers));
+      return null;
+    }
+  }
+}
+
+function explain(error: Error | undefined, servers: readonly string[]): Problem {
+  const list = servers.join(", ");
+  // The client library can reject with nothing at all when a server hangs up on it.
+  const why = error?.message || "it closed the connection";
+  if (error?.name === "AuthorizationError" || error?.name === "UserAuthenticationExpiredError") {
+    return {
+      fatal: false,
+      check: "authentication",
+      message: `The coordinator at ${list} refuses our credentials (${why}): still trying`,
+    };
+  }
+  return {
+    fatal: false,
+    check: "connection",
+    message: `Cannot connect to the coordinator at ${list}: ${why}`,
+  };
+}

@@ -1,0 +1,42 @@
+/**
+ * How many connections, and how many requests of each, are taken at once.
+ * @module
+ */
+
+/** Descriptors the agent needs besides connections and lock files: coordinator, log, journal, epoll… */
+const RESERVED = 64;
+
+/** Connections that were told they cannot stay and may not have read it yet. */
+export const MAX_TURNED_AWAY = 64;
+
+/** Requests in flight on a connection, besides guards that wait and what is done to their grants. */
+const OTHER_REQUESTS = 1_024;
+
+/** What the defaults of the two flags come to, and more. */
+const MIN_IN_FLIGHT = 16_384;
+
+/**
+ * How many connections to take when the process may open `descriptors` files: `wanted`, or as many as
+ * leave half of what is not reserved to the lock files of grants.
+ *
+ * Running out of descriptors must never happen: the accept loop then spins without an event, and a
+ * lock file that cannot be opened looks like a fault.
+ */
+export function connectionLimit(wanted: number, descriptors: number): number {
+  const free = descriptors - RESERVED - MAX_TURNED_AWAY;
+  return Math.max(1, Math.min(wanted, Math.floor(free / 2)));
+}
+
+/** How many lock files may be open at once: the half that connections leave. */
+export function lockLimit(descriptors: number): number {
+  return Math.max(1, Math.floor((descriptors - RESERVED - MAX_TURNED_AWAY) / 2));
+}
+
+/**
+ * How many requests of one connection may await their answers. More than `--max-waiters` and
+ * `--max-grants` allow guards and releases: else a client's waiting guards could keep the `release`
+ * from being read that they wait for.
+ */
+export function inFlightLimit(maxWaiters: number, maxGrants: number): number {
+  return Math.max(MIN_IN_FLIGHT, maxWaiters + maxGrants + OTHER_REQUESTS);
+}

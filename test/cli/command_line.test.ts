@@ -1,0 +1,185 @@
+/** The built program's words and exit statuses. */
+import { expect, test } from "bun:test";
+import manifest from "../../package.json" with { type: "json" };
+import { checkLine } from "../../src/cli/check.ts";
+import { createProgram } from "../../src/cli/program.ts";
+import { FakeAgent, runAgent } from "../support/agent_under_test.ts";
+
+const NO_AGENT = "/nonexistent/agent.sock";
+const COMMANDS = createProgram({ env: {}, exit: 0 }).commands.map((each) => each.name());
+
+test.each([
+  [["hold"], "unknown command 'hold'. Did you mean"],
+  [["frobnicate"], "unknown command 'frobnicate'. See `agent --help`"],
+  [["held", "s", "--jsno"], "unknown option '--jsno'. Did you mean --json?"],
+  [["run", "--nat", "x"], "unknown option '--nat'. Did you mean --nats?"],
+  [["held"], "missing required argument 'store'. See `agent help held`"],
+  [["holder", "a", "b"], "too many arguments"],
+  [["guard", "s", "ls", "-l"], "Put `--` before the command to run."],
+  [["guard", "s", "--wait", "5", "--", "true"], "say its unit, as in 5s or 5ms"],
+  [["held", "-x"], "unknown option '-x'"],
+  [["completions", "tcsh"], "bash, zsh and fish"],
+  [["run"], "Neither --nats nor --standalone"],
+  [["stepdown"], "Name one store, or say --all"],
+  [["stepdown", "s", "--all"], "Name one store, or say --all"],
+  [["holder", "a..b"], "is no store code"],
+])("agent %p is used wrongly: exit 64, one line that helps", async (args, why) => {
+  const result = await runAgent(args);
+  expect(result).toMatchObject({ exit: 64, stdout: "" });
+  expect(result.stderr).toStartWith("agent: ");
+  expect(result.stderr).toContain(why);
+  expect(result.stderr.trim().split("\n")).toHaveLength(1);
+});
+
+test("agent alone prints its help to stderr and exits with 64", async () => {
+  const result = await runAgent([]);
+  expect(result).toMatchObject({ exit: 64, stdout: "" });
+  expect(result.stderr).toContain("Usage: agent COMMAND");
+});
+
+test("agent --version prints the version alone", async () => {
+  expect(await runAgent(["--version"]))
+    .toEqual({ exit: 0, signal: null, stdout: `${manifest.version}\n`, stderr: "" });
+});
+
+test.each([[["--help"]], [["-h"]], [["help"]], ...COMMANDS.map((name) => [["help", name]])])(
+  "agent %p helps: exit 0, on stdout, with examples or statuses",
+  async (args) => {
+    const result = await runAgent(args);
+    expect(result).toMatchObject({ exit: 0, stderr: "" });
+    expect(result.stdout).toMatch(/^Usage: agent/);
+    expect(result.stdout).toMatch(/Examples?:|Exit statuses/);
+  },
+);
+
+test.each(
+  ["held", "holder", "history"].map((name) => [[name, "s"]]).concat([
+    [["leases"]],
+    [["status"]],
+    [["watch"]],
+    [["stepdown", "s"]],
+  ]),
+)("agent %p exits with 69 when there is no agent, and says what to do", async (args) => {
+  const result = await runAgent([...args, "--socket", NO_AGENT]);
+  expect(result).toMatchObject({ exit: 69, stdout: "" });
+  expect(result.stderr).toContain("start the agent");
+});
+
+test("agent --check: 69 in one line on stdout when there is no agent", async () => {
+  const result = await runAgent(["--check", "--socket", NO_AGENT]);
+  expect(result).toMatchObject({ exit: 69, stderr: "" });
+  expect(result.stdout).toMatch(/^unreachable: .*\n$/);
+});
+
+test("agent --check: 0 when healthy, 1 with each failing check named, one line", async () => {
+  await using agent = await FakeAgent.start();
+  expect(await agent.run(["--check"]))
+    .toMatchObject({ exit: 0, stdout: "healthy: node-1 holds 3 stores\n" });
+  const checks = [
+    { name: "coordinator", ok: false, message: "not connected\nfor 5s" },
+    { name: "renewal", ok: false, message: "overdue" },
+    { name: "bucket", ok: true, message: "" },
+  ];
+  await agent.order({ status: { healthy: false, checks, warnings: ["memory storage"] } });
+  expect(await agent.run(["--check"])).toMatchObject({
+    exit: 1,
+    stdout:
+      "unhealthy; coordinator: not connected for 5s; renewal: overdue; warning: memory storage\n",
+  });
+  expect(JSON.parse((await agent.run(["--check", "--json"])).stdout))
+    .toMatchObject({ healthy: false, checks });
+});
+
+test("agent held: 0 if all are held, 1 otherwise", async () => {
+  await using agent = await FakeAgent.start();
+  await agent.order({ held: ["a", "b"] });
+  expect(await agent.run(["held", "a"])).toMatchObject({ exit: 0, stdout: "a: held\n" });
+  expect(await agent.run(["held", "a", "b"])).toMatchObject({ exit: 0 });
+  expect(await agent.run(["held", "a", "c"]))
+    .toMatchObject({ exit: 1, stdout: "a: held\nc: not held\n" });
+  expect(await agent.run(["--json", "held", "a", "c"]))
+    .toMatchObject({ exit: 1, stdout: '{"held":{"a":true,"c":false}}\n' });
+  expect((await agent.run(["held", "__proto__"])).exit).toBe(1);
+});
+
+test("agent holder tells where writes go", async () => {
+  await using agent = await FakeAgent.start();
+  expect((await agent.run(["holder", "s"])).stdout).toBe(
+    "s: held by node-2 (10.0.0.2:7000, epoch 7, since 2026-01-02T03:04:05.000Z)\n",
+  );
+  expect(JSON.parse((await agent.run(["holder", "s", "--json"])).stdout))
+    .toMatchObject({ state: "other", node: "node-2" });
+});
+
+test("agent leases gets every page", async () => {
+  await using agent = await FakeAgent.start();
+  const { leases } = JSON.parse((await agent.run(["leases", "--json"])).stdout);
+  expect(leases.map((each: { store: string }) => each.store)).toEqual(["alpha", "beta"]);
+  expect((await agent.run(["leases"])).stdout.split("\n")).toHaveLength(4);
+});
+
+test("agent status is plain when piped, whatever TERM says", async () => {
+  await using agent = await FakeAgent.start();
+  const { stdout } = await agent.run(["status"], { env: { TERM: "xterm-256color" } });
+  expect(stdout).toStartWith("zit lease agent: serving, healthy\n");
+  expect(stdout).toContain("up 1m1s");
+  expect(stdout).not.toContain("\x1b");
+  expect(JSON.parse((await agent.run(["status", "--json"])).stdout)).toMatchObject({
+    ttl_ms: 3_000,
+  });
+});
+
+test("the socket: --socket before and behind the command's name wins over ZIT_AGENT_SOCKET", async () => {
+  await using agent = await FakeAgent.start();
+  const env = { ZIT_AGENT_SOCKET: NO_AGENT };
+  for (const args of [["--socket", agent.socket, "status"], ["status", "--socket", agent.socket]]) {
+    expect((await runAgent(args, { env })).exit).toBe(0);
+  }
+  expect((await runAgent(["status"], { env })).exit).toBe(69);
+});
+
+test("agent guard takes --socket before and behind its name", async () => {
+  await using agent = await FakeAgent.start();
+  const command = ["--", "sh", "-c", "echo $ZIT_AGENT_SOCKET"];
+  const before = await runAgent(["--socket", agent.socket, "guard", "s", ...command]);
+  const behind = await runAgent(["guard", "s", "--socket", agent.socket, ...command]);
+  expect([before.stdout, behind.stdout]).toEqual([`${agent.socket}\n`, `${agent.socket}\n`]);
+});
+
+test("a reader that went away is no error", async () => {
+  const { AGENT } = await import("../support/agent_under_test.ts");
+  const child = Bun.spawn({
+    cmd: ["bash", "-c", `set -o pipefail; "$0" run --help | head -n 1 > /dev/null`, AGENT],
+    env: { PATH: process.env.PATH! },
+    stderr: "pipe",
+  });
+  expect(await new Response(child.stderr).text()).toBe("");
+  expect(await child.exited).toBe(0);
+});
+
+test("completions() for bash complete commands and flags", async () => {
+  const { stdout } = await runAgent(["completions", "bash"]);
+  const child = Bun.spawn({
+    cmd: [
+      "bash",
+      "-c",
+      `${stdout}
+COMP_WORDS=(agent he) COMP_CWORD=1; _agent; echo "\${COMPREPLY[@]}"
+COMP_WORDS=(agent guard s --wa) COMP_CWORD=3; _agent; echo "\${COMPREPLY[@]}"
+COMP_WORDS=(agent guard s -- ls --wa) COMP_CWORD=5; _agent; echo "\${COMPREPLY[@]}"`,
+    ],
+    stdout: "pipe",
+  });
+  expect(await new Response(child.stdout).text()).toBe("held help\n--wait --wait-lease\n\n");
+});
+
+test("checkLine() stays one line", () => {
+  const line = checkLine(
+    {
+      healthy: false,
+      checks: [{ name: "a", ok: false, message: "x\r\ny" }],
+      warnings: ["w\n"],
+    } as unknown as Parameters<typeof checkLine>[0],
+  );
+  expect(line).toBe("unhealthy; a: x y; warning: w ");
+});

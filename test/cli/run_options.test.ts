@@ -1,0 +1,153 @@
+import { expect, test } from "bun:test";
+import { Failure } from "../../src/cli/failure.ts";
+import { FLAGS, twinOf } from "../../src/cli/run_flags.ts";
+import { parseRunOptions } from "../../src/cli/run_options.ts";
+import type { RunOptions } from "../../src/cli/run_options.ts";
+import { createProgram } from "../../src/cli/program.ts";
+
+type Raw = Parameters<typeof parseRunOptions>[0];
+
+const NATS: Raw = { nats: ["nats://n1:4222"], node: "host-1" };
+
+function parse(raw: Raw, env: Record<string, string> = {}): RunOptions {
+  return parseRunOptions(raw, { env, socketPath: "/run/zit-agent/agent.sock" });
+}
+
+function refusal(raw: Raw, env: Record<string, string> = {}): string {
+  try {
+    parse(raw, env);
+  } catch (error) {
+    expect(error).toBeInstanceOf(Failure);
+    expect((error as Failure).exit).toBe(64);
+    return (error as Failure).message;
+  }
+  throw new Error("not refused");
+}
+
+test("parseRunOptions() has the contract's defaults", () => {
+  expect(parse(NATS)).toEqual({
+    node: "host-1",
+    coordinator: {
+      kind: "nats",
+      urls: ["nats://n1:4222"],
+      bucket: "leases",
+      replicas: null,
+      allowUnsafeServer: false,
+      credentials: { creds: null, nkey: null, user: null },
+      tls: { ca: null, cert: null, key: null },
+    },
+    address: null,
+    ttlMs: null,
+    graceMs: null,
+    interestMs: 900_000,
+    storesFile: null,
+    drainMs: 30_000,
+    socketPath: "/run/zit-agent/agent.sock",
+    stateDir: "/var/lib/zit-agent",
+    lockPath: "/var/lib/zit/{store}/lease.lock",
+    callers: { allowUids: null, allowGids: null, adminUids: null },
+    limits: { maxConnections: 1_024, maxWaiters: 10_000, maxGrants: 1_024 },
+    httpAddress: null,
+    log: { format: "json", level: "info" },
+  });
+});
+
+test("parseRunOptions() takes URLs separated by commas, repeated, and without a scheme", () => {
+  const { coordinator } = parse({ ...NATS, nats: ["nats://a:1,tls://b:2", "c", "[::1]:4222"] });
+  expect(coordinator).toMatchObject({ urls: ["nats://a:1", "tls://b:2", "c", "[::1]:4222"] });
+});
+
+test("parseRunOptions() refuses neither and both of --nats and --standalone", () => {
+  expect(refusal({ node: "n" })).toContain("Neither --nats nor --standalone");
+  expect(refusal({ ...NATS, standalone: "alone" })).toContain("--nats and --standalone contradict");
+  expect(refusal(NATS, { ZIT_AGENT_STANDALONE: "alone" })).toContain("ZIT_AGENT_STANDALONE");
+  expect(refusal({ standalone: "  " })).toContain("--standalone is empty");
+});
+
+test("parseRunOptions() never repeats credentials that were put into a URL", () => {
+  const message = refusal({ ...NATS, nats: ["nats://me:secret@n1:4222"] });
+  expect(message).toContain("--creds");
+  expect(message).not.toContain("secret");
+  expect(refusal({ ...NATS, nats: ["token@n1"] })).toContain("credentials in a URL");
+});
+
+test.each(["http://n1", "nats://", "nats://n1:x", "n1/path", "nats://a b"])(
+  "parseRunOptions() refuses %p as a server",
+  (url) => expect(refusal({ ...NATS, nats: [url] })).toContain("is no NATS server"),
+);
+
+test.each(["a b", "tab\t", "bell\x07", "x".repeat(129), "line\n"])(
+  "parseRunOptions() refuses %p as a node name",
+  (node) => expect(refusal({ ...NATS, node })).toContain("--node must be 1 to 128"),
+);
+
+test("parseRunOptions() wants a node name with --nats, and takes the hostname without", () => {
+  expect(refusal({ nats: ["n1"] })).toContain("--node is missing");
+  expect(parse({ standalone: "alone" }).node).not.toBe("");
+});
+
+test("parseRunOptions() reads each flag's twin, and the flag wins", () => {
+  const env = {
+    ZIT_AGENT_NATS: "a,b",
+    ZIT_AGENT_NODE: "env-node",
+    ZIT_AGENT_TTL: "20s",
+    ZIT_AGENT_ALLOW_UID: "1,2",
+    ZIT_AGENT_ALLOW_UNSAFE_SERVER: "yes",
+    ZIT_AGENT_SOCKET: "/tmp/s",
+  };
+  const options = parse({ ttl: "10s" }, env);
+  expect(options).toMatchObject({ node: "env-node", ttlMs: 10_000, socketPath: "/tmp/s" });
+  expect(options.callers.allowUids).toEqual([1, 2]);
+  expect(options.coordinator).toMatchObject({ urls: ["a", "b"], allowUnsafeServer: true });
+});
+
+test("parseRunOptions() counts an empty variable as not set", () => {
+  const empty = Object.fromEntries(FLAGS.map(({ name }) => [twinOf(name), ""]));
+  expect(parse(NATS, empty)).toEqual(parse(NATS));
+});
+
+test.each([
+  ["ZIT_AGENT_TTL", "15"],
+  ["ZIT_AGENT_TTL", "1ms"],
+  ["ZIT_AGENT_GRACE", "x"],
+  ["ZIT_AGENT_INTEREST", "0"],
+  ["ZIT_AGENT_REPLICAS", "6"],
+  ["ZIT_AGENT_MAX_GRANTS", "0"],
+  ["ZIT_AGENT_ALLOW_GID", "staff"],
+  ["ZIT_AGENT_ADMIN_UID", "4294967295"],
+  ["ZIT_AGENT_ALLOW_UNSAFE_SERVER", "maybe"],
+  ["ZIT_AGENT_LOG_FORMAT", "xml"],
+  ["ZIT_AGENT_LOCK_PATH", "/var/lock/one"],
+  ["ZIT_AGENT_BUCKET", "a.b"],
+  ["ZIT_AGENT_HTTP", "9464"],
+  ["ZIT_AGENT_NATS", "a,,b"],
+])("parseRunOptions() names the variable when %s is %p", (name, value) => {
+  const raw: Raw = name === "ZIT_AGENT_NATS" ? { node: "n" } : NATS;
+  expect(refusal(raw, { [name]: value })).toContain(name);
+});
+
+test.each([
+  [{ user: "u" }, "--user and --password-file"],
+  [{ "password-file": "f" }, "--user and --password-file"],
+  [{ creds: "a", nkey: "b" }, "--creds and --nkey"],
+  [{ "tls-cert": "c" }, "--tls-cert and --tls-key"],
+])("parseRunOptions() refuses %p as incomplete or contradictory", (raw, why) => {
+  expect(refusal({ ...NATS, ...raw })).toContain(why);
+});
+
+test("parseRunOptions() takes 0 as no grace and no drain", () => {
+  expect(parse({ ...NATS, grace: "0", drain: "0" })).toMatchObject({ graceMs: 0, drainMs: 0 });
+});
+
+test("parseRunOptions() makes paths absolute", () => {
+  const options = parse({ ...NATS, stores: "list", "lock-path": "locks/{store}" });
+  expect(options.storesFile).toBe(`${process.cwd()}/list`);
+  expect(options.lockPath).toBe(`${process.cwd()}/locks/{store}`);
+});
+
+test("every flag of run is in its help, with a twin that no other flag has", () => {
+  const help = createProgram({ env: {}, exit: 0 }).commands
+    .find((each) => each.name() === "run")!.helpInformation();
+  for (const { name } of FLAGS) expect(help).toContain(`--${name}`);
+  expect(new Set(FLAGS.map(({ name }) => twinOf(name))).size).toBe(FLAGS.length);
+});

@@ -1,0 +1,230 @@
+import { describe, expect, test } from "bun:test";
+import { createServer, type Server, type Socket } from "node:net";
+import { join } from "node:path";
+import { AgentError, AgentUnreachable, connect } from "../../src/client/mod.ts";
+import type { Handlers, Reply } from "../../src/socket/handlers.ts";
+import type { GuardResult, Notification, WatchResult } from "../../src/socket/protocol.ts";
+import { TemporaryDirectory, TestServer } from "../socket/support/server.ts";
+
+const HELD: Handlers = {
+  held: (params, _connection, reply) => reply.ok({ held: params.store === "a" }),
+};
+
+const GRANT: GuardResult = {
+  token: "token-1",
+  store: "a",
+  epoch: 1,
+  revision: 1,
+  node: "n",
+  remaining_ms: 1,
+  deadline_boot_ms: 1,
+  lock_path: "/l",
+  unguarded: null,
+};
+
+/** A server that does what the test wants with each connection: no agent. */
+async function impostor(path: string, onConnection: (socket: Socket) => void): Promise<Server> {
+  const server = createServer(onConnection);
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  return server;
+}
+
+async function failure(promise: Promise<unknown>): Promise<AgentError> {
+  const error = await promise.then(() => null, (error) => error);
+  expect(error).toBeInstanceOf(AgentError);
+  return error;
+}
+
+describe("Connection", () => {
+  test("call() gives the result of each of many calls at once", async () => {
+    await using server = await TestServer.start(HELD);
+    await using agent = await connect({ socket: server.path });
+    const calls = Array.from(
+      { length: 500 },
+      (_, i) => agent.call("held", { store: i % 2 ? "a" : "b" }),
+    );
+    expect(await Promise.all(calls)).toEqual(calls.map((_, i) => ({ held: i % 2 === 1 })));
+  });
+
+  test("call() throws what the agent refused with", async () => {
+    const holder = { node: "other", address: "10.0.0.2", epoch: 5, since: null };
+    await using server = await TestServer.start({
+      guard: (_params, _connection, reply) =>
+        reply.fail({ kind: "not_holder", message: "other holds it", retryAfterMs: 9, holder }),
+      held: () => {
+        throw new Error("fault");
+      },
+    });
+    await using agent = await connect({ socket: server.path });
+    const refused = await failure(agent.call("guard", { store: "a" }));
+    expect(refused).toMatchObject({
+      kind: "not_holder",
+      code: -32001,
+      exit: 75,
+      retryAfterMs: 9,
+      holder,
+      message: "other holds it",
+    });
+    expect(refused).not.toBeInstanceOf(AgentUnreachable);
+    const invalid = await failure(agent.call("guard", { store: "../a" }));
+    expect(invalid).toMatchObject({ kind: "invalid", code: -32602, exit: 64 });
+    const unknown = await failure(agent.call("history", { store: "a" }));
+    expect(unknown).toMatchObject({ kind: "internal", code: -32601, exit: 70, holder: null });
+    const broken = await failure(agent.call("held", { store: "a" }));
+    expect(broken).toMatchObject({ kind: "internal", code: -32603, exit: 70 });
+  });
+
+  test("call() throws invalid at once when the request is too long, and the connection goes on", async () => {
+    await using server = await TestServer.start(HELD);
+    await using agent = await connect({ socket: server.path });
+    const stores = Array.from({ length: 10_000 }, (_, i) => `${"x".repeat(120)}-${i}`);
+    const tooLong = await failure(agent.call("held", { stores }));
+    expect(tooLong).toMatchObject({ kind: "invalid", exit: 64 });
+    expect(tooLong.message).toContain("longer than 1 MiB");
+    expect(await agent.call("held", { store: "a" })).toEqual({ held: true });
+  });
+
+  test("call() takes an answer of more than 1 MiB", async () => {
+    await using server = await TestServer.start({
+      held(params, _connection, reply) {
+        const held = Object.create(null);
+        for (const store of params.stores!) held[store] = true;
+        reply.ok({ held });
+      },
+    });
+    await using agent = await connect({ socket: server.path });
+    const stores = Array.from({ length: 9_999 }, (_, i) => `${"x".repeat(95)}-${i}`);
+    stores.push("__proto__");
+    const { held } = await agent.call("held", { stores });
+    expect(Object.keys(held)).toEqual(stores);
+  });
+
+  test("onNotification() tells what comes, in order with answers, until it is ended", async () => {
+    await using server = await TestServer.start({
+      ...HELD,
+      guard(params, connection, reply) {
+        reply.ok(GRANT);
+        const { store } = params;
+        connection.notify("expiring", { token: "token-1", store, deadline_boot_ms: 1 });
+        connection.notify("lost", { token: "token-1", store, kind: "lost", message: "m" });
+      },
+    });
+    await using agent = await connect({ socket: server.path });
+    const seen: Notification[] = [];
+    const end = agent.onNotification((notification) => seen.push(notification));
+    await agent.call("guard", { store: "a" });
+    await agent.call("held", { store: "a" });
+    expect(seen.map(({ method }) => method)).toEqual(["expiring", "lost"]);
+    end();
+    await agent.call("guard", { store: "a" });
+    await agent.call("held", { store: "a" });
+    expect(seen).toHaveLength(2);
+  });
+
+  test("call() gives back a grant and a subscription that come after it was given up", async () => {
+    const waiting: Reply<GuardResult & WatchResult>[] = [];
+    const givenBack: string[] = [];
+    const both = Promise.withResolvers<void>();
+    function note(what: string) {
+      givenBack.push(what);
+      if (givenBack.length === 2) both.resolve();
+    }
+    await using server = await TestServer.start({
+      ...HELD,
+      guard: (_params, _connection, reply) => waiting.push(reply as never),
+      watch: (_params, _connection, reply) => waiting.push(reply as never),
+      release(params, _connection, reply) {
+        reply.ok({});
+        note(params.token);
+      },
+      unwatch(params, _connection, reply) {
+        reply.ok({});
+        note(params.subscription);
+      },
+    });
+    await using agent = await connect({ socket: server.path });
+    const control = new AbortController();
+    const { signal } = control;
+    const guard = agent.call("guard", { store: "a", wait_ms: 1_000 }, { signal });
+    const watch = agent.call("watch", {}, { signal });
+    const refused = agent.call("guard", { store: "b" }, { signal });
+    await agent.call("held", { store: "a" });
+    control.abort(new Error("changed my mind"));
+    for (const call of [guard, watch, refused]) {
+      expect(String(await call.catch((error) => error))).toBe("Error: changed my mind");
+    }
+    waiting[2].fail({ kind: "busy", message: "b" });
+    waiting[0].ok({ ...GRANT, subscription: "" });
+    waiting[1].ok({ ...GRANT, subscription: "sub-1" });
+    await both.promise;
+    expect(givenBack).toEqual(["token-1", "sub-1"]);
+    expect(await agent.call("held", { store: "a" }, { signal }).catch(String)).toBe(
+      "Error: changed my mind",
+    );
+  });
+
+  test("calls fail as unavailable when the agent goes away, later ones too", async () => {
+    const server = await TestServer.start({ guard: () => {} });
+    const agent = await connect({ socket: server.path });
+    const call = failure(agent.call("guard", { store: "a" }));
+    await server[Symbol.asyncDispose]();
+    const error = await call;
+    expect(error).toBeInstanceOf(AgentUnreachable);
+    expect(error).toMatchObject({ kind: "unavailable", code: -32000, exit: 69 });
+    expect(error.message).toContain(`The agent at ${server.path} closed the connection`);
+    expect(await agent.closed).toBe(error);
+    expect(await failure(agent.call("guard", { store: "a" }))).toBe(error);
+  });
+
+  test("close() resolves closed with null and rejects what has no answer", async () => {
+    await using server = await TestServer.start({ guard: () => {} });
+    const agent = await connect({ socket: server.path });
+    const call = failure(agent.call("guard", { store: "a" }));
+    await agent.close();
+    expect(await call).toBeInstanceOf(AgentUnreachable);
+    expect(await agent.closed).toBeNull();
+    expect(await failure(agent.call("held", { store: "a" }))).toBeInstanceOf(AgentUnreachable);
+    await server.untilClosed(1);
+  });
+
+  test("calls fail with the reason when the agent does not take the connection", async () => {
+    await using server = await TestServer.start(HELD, { maxConnections: 1 });
+    await using first = await connect({ socket: server.path });
+    expect(await first.call("held", { store: "a" })).toEqual({ held: true });
+    const second = await connect({ socket: server.path });
+    const error = await failure(second.call("held", { store: "a" }));
+    expect(error).toMatchObject({ kind: "limit", code: -32010, exit: 75 });
+    expect(await second.closed).toBe(error);
+  });
+
+  test.each(["HTTP/1.1 400 Bad Request\r\n\r\n", "5\n", "\xff\xfe\n", '"text"\n'])(
+    "calls fail when what answers is no agent: %j",
+    async (answer) => {
+      using directory = new TemporaryDirectory();
+      const path = join(directory.path, "x.sock");
+      const server = await impostor(path, (socket) => socket.write(Buffer.from(answer, "latin1")));
+      const agent = await connect({ socket: path });
+      const error = await failure(agent.call("held", { store: "a" }));
+      expect(error).toMatchObject({ kind: "internal", exit: 70 });
+      expect(error.message).toContain(`${path} does not speak the agent's protocol`);
+      server.close();
+    },
+  );
+
+  test("ignores answers to nothing, members it does not know, and kinds it does not know", async () => {
+    using directory = new TemporaryDirectory();
+    const path = join(directory.path, "x.sock");
+    const server = await impostor(path, (socket) => {
+      socket.write(
+        '{"jsonrpc":"2.0","id":99,"result":{}}\n{"jsonrpc":"2.0","id":null,"result":1}\n',
+      );
+      const error = { code: -32_050, message: "new", data: { kind: "toString" }, more: 1 };
+      socket.once("data", () => socket.write(`${JSON.stringify({ id: 1, error, more: 1 })}\n`));
+    });
+    const agent = await connect({ socket: path });
+    const error = await failure(agent.call("held", { store: "a" }));
+    expect(error).toMatchObject({ kind: "internal", code: -32_050, message: "new", exit: 70 });
+    await agent.close();
+    server.close();
+  });
+});

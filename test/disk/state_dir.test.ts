@@ -1,0 +1,404 @@
+import { expect, test } from "bun:test";
+import {
+  appendFileSync,
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { StateDir, StateDirError, type StateDirOptions } from "../../src/disk/state_dir.ts";
+import { bootTimeMs } from "../../src/sys/boot_time.ts";
+import { bootId, processStartTime } from "../../src/sys/proc.ts";
+import { child } from "../support/child.ts";
+import { openedSince, openFds } from "../support/fds.ts";
+import { noSmallDisk, smallDisk } from "../support/small_disk.ts";
+import { tempDir } from "../support/temp_dir.ts";
+
+const MODULE = JSON.stringify(import.meta.resolve("../../src/disk/state_dir.ts"));
+
+function open(path: string, options: Partial<StateDirOptions> = {}): StateDir {
+  return StateDir.open(path, { node: "node-a", incarnation: "now", ...options });
+}
+
+/** What an earlier agent did in the directory. */
+function earlier(
+  path: string,
+  what: (state: StateDir) => void,
+  options: Partial<StateDirOptions> = {},
+): void {
+  const state = open(path, { incarnation: "earlier", ...options });
+  what(state);
+  state.close();
+}
+
+function errorOf(call: () => unknown): StateDirError {
+  try {
+    call();
+  } catch (error) {
+    expect(error).toBeInstanceOf(StateDirError);
+    return error as StateDirError;
+  }
+  throw new Error("did not throw");
+}
+
+/** An agent of another process that has the directory open. */
+async function agent(path: string, code = "") {
+  const other = child([
+    process.execPath,
+    "-e",
+    `import { StateDir } from ${MODULE};
+     const state = StateDir.open(${JSON.stringify(path)}, { node: "node-b", incarnation: "other" });
+     ${code}
+     console.log("open"); setInterval(() => {}, 1_000);`,
+  ]);
+  await other.line();
+  return other;
+}
+
+test("open() makes the directory with mode 0750 and its parents when it is missing, whatever the umask", () => {
+  using dir = tempDir();
+  for (const umask of [0o000, 0o077]) {
+    const path = join(dir.path, String(umask), "lib", "state");
+    mkdirSync(join(dir.path, String(umask)));
+    const before = process.umask(umask);
+    try {
+      open(path).close();
+    } finally {
+      process.umask(before);
+    }
+    expect(statSync(path).mode & 0o7777).toBe(0o750);
+    expect(statSync(join(path, "incarnations")).mode & 0o027).toBe(0);
+  }
+});
+
+test("open() takes a directory that is there as it is, also through a symlink", () => {
+  using dir = tempDir();
+  const [path, link] = [join(dir.path, "state"), join(dir.path, "link")];
+  mkdirSync(path, { mode: 0o700 });
+  symlinkSync(path, link);
+  open(link).close();
+  expect(statSync(path).mode & 0o7777).toBe(0o700);
+  expect(readdirSync(path).sort()) //
+    .toEqual(["graces", "grants", "incarnations", "lock", "strangers"]);
+});
+
+test("open() refuses a directory that another agent has, naming it, until that is dead", async () => {
+  using dir = tempDir();
+  await using other = await agent(dir.path);
+  const before = openFds();
+  const error = errorOf(() => open(dir.path));
+  expect(error.exitCode).toBe(73);
+  expect(error.pid).toBe(other.pid);
+  expect(error.message).toBe(
+    `Cannot use state directory ${dir.path}: another agent (pid ${other.pid}, node node-b) is ` +
+      `using it; stop that agent, or give this one a directory of its own with --state-dir`,
+  );
+  expect(openedSince(before)).toEqual([]);
+  await other.kill();
+  const state = open(dir.path);
+  expect(state.previousIncarnations).toEqual(new Set()); // that was another node
+  // Also within one process there is one at a time.
+  expect(errorOf(() => open(dir.path)).pid).toBe(process.pid);
+  state.close();
+});
+
+test("open() refuses a directory that is locked by who does not say who it is", async () => {
+  using dir = tempDir();
+  await using other = child(["flock", join(dir.path, "lock"), "sh", "-c", "echo; read x"]);
+  await other.line();
+  const error = errorOf(() => open(dir.path));
+  expect(error.pid).toBeNull();
+  expect(error.message).toContain(": another agent is using it;");
+});
+
+test("open() leaves no lock with the children of the agent that was there", async () => {
+  using dir = tempDir();
+  await using other = await agent(
+    dir.path,
+    `const c = Bun.spawn(["sleep", "60"]); console.log(c.pid);`,
+  );
+  await other.line();
+  await other.kill();
+  open(dir.path).close();
+});
+
+test("open() says what is wrong when the path cannot be a state directory", async () => {
+  using dir = tempDir();
+  const before = openFds();
+  writeFileSync(join(dir.path, "file"), "");
+  for (
+    const [path, reason] of [
+      [join(dir.path, "file"), `${join(dir.path, "file", "lock")}: not a directory (ENOTDIR)`],
+      [join(dir.path, "file", "state"), `${join(dir.path, "file")} is not a directory`],
+      ["/proc/state", "no such file or directory (ENOENT)"],
+    ]
+  ) {
+    const error = errorOf(() => open(path!));
+    expect(error.exitCode).toBe(73);
+    expect(error.message).toStartWith(`Cannot use state directory ${path}: ${reason}`);
+    expect(error.message).toEndWith("or choose another with --state-dir");
+  }
+  for (const name of ["lock", "grants", "incarnations", "strangers", "graces"]) {
+    const path = join(dir.path, `bad-${name}`);
+    mkdirSync(join(path, name), { recursive: true });
+    expect(errorOf(() => open(path)).message).toContain("illegal operation on a directory");
+    const linked = join(dir.path, `linked-${name}`);
+    mkdirSync(linked);
+    symlinkSync(join(dir.path, "victim"), join(linked, name));
+    expect(errorOf(() => open(linked)).message).toContain("(ELOOP)");
+  }
+  await child(["mkfifo", join(dir.path, "lock")]).ended();
+  expect(errorOf(() => open(dir.path)).message).toContain("is not a regular file");
+  expect(existsSync(join(dir.path, "victim"))).toBe(false);
+  expect(openedSince(before)).toEqual([]);
+});
+
+test.skipIf(process.getuid!() !== 0)(
+  "open() names the owner when the directory belongs to somebody else",
+  async () => {
+    using dir = tempDir();
+    chmodSync(dir.path, 0o755);
+    const path = join(dir.path, "state");
+    mkdirSync(path, { mode: 0o750 });
+    chownSync(path, 4321, 4321);
+    // The runtime and the module may lie where another user cannot read: they are loaded before.
+    await using other = child([
+      process.execPath,
+      "-e",
+      `import { StateDir } from ${MODULE};
+     process.setgid(1234); process.setuid(1234);
+     try { StateDir.open(${JSON.stringify(path)}, { node: "a", incarnation: "i" }); }
+     catch (error) { console.log(error.message); }`,
+    ]);
+    expect(await other.line()).toBe(
+      `Cannot use state directory ${path}: ${path}/lock: permission denied (EACCES) (${path} ` +
+        `belongs to uid 4321 with mode 0750, this agent runs as uid 1234); make it writable for ` +
+        `the agent, or choose another with --state-dir`,
+    );
+  },
+);
+
+test("previousIncarnations has those of this node that ran here, not this one", () => {
+  using dir = tempDir();
+  earlier(dir.path, () => {}, { incarnation: "first" });
+  earlier(dir.path, (state) => expect([...state.previousIncarnations]).toEqual(["first"]), {
+    incarnation: "second",
+  });
+  const state = open(dir.path);
+  expect([...state.previousIncarnations]).toEqual(["first", "second"]);
+  state.close();
+});
+
+test("previousIncarnations leaves out another node's, and another machine's whose disk was copied", () => {
+  using dir = tempDir();
+  earlier(dir.path, () => {}, { incarnation: "renamed", node: "node-z" });
+  earlier(dir.path, () => {}, { incarnation: "copied", machine: "elsewhere" });
+  const state = open(dir.path);
+  expect([...state.previousIncarnations]).toEqual([]);
+  state.close();
+});
+
+test("previousIncarnations has the last 64", () => {
+  using dir = tempDir();
+  for (let i = 0; i < 70; i++) earlier(dir.path, () => {}, { incarnation: `i${i}` });
+  const state = open(dir.path);
+  expect([...state.previousIncarnations]).toEqual(
+    Array.from({ length: 64 }, (_, i) => `i${i + 6}`),
+  );
+  state.close();
+});
+
+test("previousIncarnations is empty for good when the journal was damaged: nobody knows who still writes", () => {
+  for (const name of ["grants", "graces", "incarnations"]) {
+    using dir = tempDir();
+    earlier(dir.path, (state) => {
+      state.rememberGrace("s", bootTimeMs() + 60_000);
+      state.journal.grant({ id: "g", store: "s", epoch: 1, pid: process.pid, startTime: null });
+    });
+    appendFileSync(join(dir.path, name), "not a line of ours\n");
+    earlier(dir.path, (state) => {
+      expect(state.damage).toHaveLength(1);
+      expect(state.damage[0]).toMatch(new RegExp(`/${name}:\\d+: cannot be read$`));
+      expect([...state.previousIncarnations]).toEqual([]);
+    }, { incarnation: "later" });
+    const state = open(dir.path);
+    expect(state.damage).toEqual([]);
+    expect([...state.previousIncarnations]).toEqual(["later"]);
+    state.close();
+  }
+});
+
+test("strangers survive a restart until they are forgotten", () => {
+  using dir = tempDir();
+  earlier(dir.path, (state) => {
+    for (const store of ["a", "team/b", "a"]) expect(state.rememberStranger(store)).toBeNull();
+    expect(state.strangers).toEqual(new Set(["a", "team/b"]));
+  });
+  const lines = readFileSync(join(dir.path, "strangers"), "utf8").trim().split("\n");
+  expect(lines).toHaveLength(3); // the boot, and one for each
+  earlier(dir.path, (state) => {
+    expect(state.strangers).toEqual(new Set(["a", "team/b"]));
+    expect(state.forgetStranger("a")).toBeNull();
+    expect(state.forgetStranger("never")).toBeNull();
+  });
+  const state = open(dir.path);
+  expect(state.strangers).toEqual(new Set(["team/b"]));
+  state.close();
+});
+
+test("graces() has those that are not over, whole ones when the machine was started again", () => {
+  using dir = tempDir();
+  const untilMs = bootTimeMs() + 60_000;
+  earlier(dir.path, (state) => {
+    expect(state.rememberGrace("a", untilMs)).toBeNull();
+    expect(state.rememberGrace("a", untilMs)).toBeNull();
+    state.rememberGrace("b", untilMs);
+    state.rememberGrace("b", untilMs + 0.5);
+    state.rememberGrace("over", bootTimeMs() - 1);
+    state.rememberGrace("forgotten", untilMs);
+    state.forgetGrace("forgotten");
+    expect(() => state.rememberGrace("c", Infinity)).toThrow(RangeError);
+  });
+  const expected = new Map([["a", untilMs], ["b", untilMs + 0.5]]);
+  earlier(dir.path, (state) => expect(state.graces()).toEqual(expected));
+  earlier(dir.path, (state) => {
+    expect(state.graces()).toEqual(new Map([["a", Infinity], ["b", Infinity]]));
+    state.rememberGrace("a", untilMs);
+    expect(state.graces()).toEqual(new Map([["b", Infinity], ["a", untilMs]]));
+  }, { boot: "another" });
+  earlier(dir.path, (state) => {
+    expect(state.graces()).toEqual(new Map([["b", Infinity], ["a", untilMs]]));
+  }, { boot: "another" });
+});
+
+test("journal has the grants of a killed agent whose clients live, by number and start time (sanlock#1)", async () => {
+  using dir = tempDir();
+  await using client = child(["sleep", "60"]);
+  await using gone = child(["sleep", "60"]);
+  const startTime = processStartTime(client.pid)!;
+  const grants = [
+    { id: "lives", store: "a", epoch: 7, pid: client.pid, startTime },
+    { id: "ended", store: "b", epoch: 7, pid: client.pid, startTime },
+    { id: "gone", store: "c", epoch: 7, pid: gone.pid, startTime: processStartTime(gone.pid) },
+    // The number of a process that ended before, now another's.
+    { id: "reused", store: "d", epoch: 7, pid: client.pid, startTime: startTime - 1 },
+    { id: "hidden", store: "e", epoch: 7, pid: 0, startTime: null },
+    { id: "unread", store: "f", epoch: 7, pid: client.pid, startTime: null },
+  ];
+  const code = grants.map((grant) => `state.journal.grant(${JSON.stringify(grant)});`).join("\n");
+  await using killed = await agent(dir.path, code + `state.journal.end("ended");`);
+  await gone.kill();
+  await killed.kill();
+  const state = open(dir.path);
+  const names = () => state.journal.survivors().map(({ id }) => id);
+  expect(state.journal.survivors()[0]).toEqual(grants[0]!);
+  expect(names()).toEqual(["lives", "hidden", "unread"]);
+  // This agent's own are no survivors, to it.
+  state.journal.grant({ id: "own", store: "a", epoch: 8, pid: client.pid, startTime });
+  expect(names()).toEqual(["lives", "hidden", "unread"]);
+  await client.kill();
+  expect(names()).toEqual(["hidden"]);
+  state.journal.end("hidden");
+  expect(names()).toEqual([]);
+  state.close();
+});
+
+test("journal counts a client as gone when it has ended, though nobody has reaped it", async () => {
+  using dir = tempDir();
+  await using parent = child([
+    "python3",
+    "-u",
+    "-c",
+    `
+import os, sys
+r, w = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.read(r, 1); os._exit(0)
+print(pid); sys.stdin.readline()
+os.write(w, b"x"); os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+print("ended"); sys.stdin.readline()`,
+  ]);
+  const pid = Number(await parent.line());
+  const startTime = processStartTime(pid);
+  earlier(
+    dir.path,
+    (state) => state.journal.grant({ id: "g", store: "s", epoch: 1, pid, startTime }),
+  );
+  const state = open(dir.path);
+  expect(state.journal.survivors()).toHaveLength(1);
+  parent.say("go");
+  await parent.line();
+  expect(state.journal.survivors()).toEqual([]);
+  state.close();
+});
+
+test("journal holds nobody alive when the machine was started again", () => {
+  using dir = tempDir();
+  const grant = { id: "g", store: "s", epoch: 1, pid: 0, startTime: null };
+  earlier(dir.path, (state) => state.journal.grant(grant), { boot: "before" });
+  const state = open(dir.path);
+  expect(state.journal.survivors()).toEqual([]);
+  state.close();
+  expect(readFileSync(join(dir.path, "grants"), "utf8")).not.toContain('"g"');
+});
+
+test("journal is readable by people", () => {
+  using dir = tempDir();
+  earlier(dir.path, (state) => {
+    state.journal.grant({ id: "g", store: "team/s", epoch: 9, pid: 5, startTime: 6 });
+    state.journal.end("g");
+    expect(readFileSync(join(dir.path, "grants"), "utf8")).toBe(
+      `{"boot":"${bootId()}"}\n` +
+        '{"key":"g","value":{"store":"team/s","epoch":9,"pid":5,"startTime":6}}\n{"key":"g"}\n',
+    );
+  });
+});
+
+test.skipIf(noSmallDisk !== null)(
+  "open() works when the disk is full, grants nothing that it could not journal",
+  () => {
+    using disk = smallDisk(128 * 1024);
+    const path = join(disk.path, "state");
+    earlier(path, () => {});
+    disk.fill();
+    const state = open(path);
+    expect([...state.previousIncarnations]).toEqual(["earlier"]);
+    expect(state.problem).toMatch(/no space left on device/);
+    const grant = { id: "g", store: "s", epoch: 1, pid: process.pid, startTime: 1 };
+    expect(state.journal.grant(grant)).toMatch(/^Cannot write .*grants: no space left on device/);
+    expect(state.journal.problem).toMatch(/no space left on device/);
+    expect(state.journal.end("g")).toBeNull();
+    expect(state.rememberStranger("a")).toMatch(
+      /^Cannot write .*strangers: no space left on device/,
+    );
+    expect(state.strangers).toEqual(new Set(["a"]));
+    disk.empty();
+    expect(state.journal.grant(grant)).toBeNull();
+    expect(state.rememberStranger("b")).toBeNull();
+    state.rememberGrace("s", bootTimeMs() + 60_000);
+    state.close();
+    const again = open(path, { incarnation: "next" });
+    expect(again.strangers).toEqual(new Set(["a", "b"]));
+    expect([...again.graces().keys()]).toEqual(["s"]);
+    expect(again.problem).toBeNull();
+    again.close();
+  },
+);
+
+test("close() leaves nothing open and the directory to others", async () => {
+  using dir = tempDir();
+  const before = openFds();
+  const state = open(dir.path);
+  state.rememberStranger("a");
+  state.rememberGrace("a", bootTimeMs() + 1_000);
+  state.close();
+  while (openedSince(before).length > 0) await Bun.sleep(1); // closed by the flush that was under way
+  open(dir.path).close();
+});

@@ -1,0 +1,85 @@
+import { describe, expect, test } from "bun:test";
+import { type Kind, KINDS } from "../../src/lease/errors.ts";
+import { takeActivationFd } from "../../src/socket/activation.ts";
+import { SocketError } from "../../src/socket/path_checks.ts";
+import { connectionLimit, inFlightLimit } from "../../src/socket/limits.ts";
+import { errorObject, unknownMethod } from "../../src/socket/refusals.ts";
+import { suggest } from "../../src/socket/suggest.ts";
+
+describe("takeActivationFd()", () => {
+  test("gives descriptor 3 when systemd passed one socket to this process", () => {
+    const env = { LISTEN_PID: "10", LISTEN_FDS: "1", LISTEN_FDNAMES: "x", HOME: "/" };
+    expect(takeActivationFd(env, 10)).toBe(3);
+    expect(env).toEqual({ HOME: "/" } as typeof env);
+  });
+
+  test("gives null when none was passed, or to another process", () => {
+    expect(takeActivationFd({}, 10)).toBeNull();
+    expect(takeActivationFd({ LISTEN_PID: "11", LISTEN_FDS: "1" }, 10)).toBeNull();
+    expect(takeActivationFd({ LISTEN_PID: "10", LISTEN_FDS: "0" }, 10)).toBeNull();
+    expect(takeActivationFd({ LISTEN_PID: "10" }, 10)).toBeNull();
+  });
+
+  test("refuses when several were passed", () => {
+    expect(() => takeActivationFd({ LISTEN_PID: "10", LISTEN_FDS: "2" }, 10)).toThrow(SocketError);
+  });
+});
+
+describe("connectionLimit()", () => {
+  test("gives what is wanted when there are descriptors enough, else what leaves room for locks", () => {
+    expect(connectionLimit(1_024, 65_536)).toBe(1_024);
+    expect(connectionLimit(1_024, Infinity)).toBe(1_024);
+    expect(connectionLimit(1_024, 1_024)).toBe(448);
+    expect(connectionLimit(10, 1_024)).toBe(10);
+    expect(connectionLimit(1_024, 64)).toBe(1);
+  });
+});
+
+describe("inFlightLimit()", () => {
+  test("leaves room for a release behind all the guards that may wait", () => {
+    expect(inFlightLimit(10_000, 1_024)).toBe(16_384);
+    expect(inFlightLimit(50_000, 2_000)).toBeGreaterThan(52_000);
+  });
+});
+
+describe("errorObject()", () => {
+  test("gives the code of every kind", () => {
+    for (const kind of Object.keys(KINDS) as Kind[]) {
+      expect(errorObject({ kind, message: "m" })).toEqual({
+        code: KINDS[kind].code,
+        message: "m",
+        data: { kind },
+      });
+    }
+  });
+
+  test("tells when to try again and who holds", () => {
+    const holder = { node: "n", address: null, epoch: 5, since: null };
+    expect(errorObject({ kind: "not_holder", message: "m", retryAfterMs: 10, holder }).data)
+      .toEqual({
+        kind: "not_holder",
+        retry_after_ms: 10,
+        holder,
+      });
+  });
+});
+
+describe("suggest()", () => {
+  const methods = ["guard", "verify", "release", "held", "holder", "watch", "unwatch", "stepdown"];
+
+  test("names what is near, nearest first", () => {
+    expect(suggest("gaurd", methods)).toEqual(["guard"]);
+    expect(suggest("GUARD", methods)).toEqual(["guard"]);
+    expect(suggest("helder", methods)).toEqual(["holder", "held"]);
+    expect(suggest("unwach", methods)).toEqual(["unwatch"]);
+    expect(suggest("steppdown", methods)).toEqual(["stepdown"]);
+  });
+
+  test("names nothing when nothing is near", () => {
+    expect(suggest("", methods)).toEqual([]);
+    expect(suggest("lock", methods)).toEqual([]);
+    expect(suggest("x".repeat(1_000_000), methods)).toEqual([]);
+    const message = unknownMethod("x".repeat(1_000_000), methods).message;
+    expect(message.length).toBeLessThan(300);
+  });
+});
