@@ -166,6 +166,7 @@ export class SimNode {
       interestMs: world.plan.interestMs,
       drainMs: world.plan.drainMs,
       maxWaiters: 10_000,
+      maxLocks: 1_000_000,
       maxGrants: 1_024,
       standalone: null,
       rules: world.rules,
