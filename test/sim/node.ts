@@ -285,6 +285,8 @@ function describeNote(note: LeaseNote): string {
       return `another has it${note.duplicate ? " under our name" : ""}`;
     case "unreachable":
       return `no answer: ${note.reason}`;
+    case "stuck":
+      return "is refused although nobody renews";
     case "proven":
       return "proven";
   }
