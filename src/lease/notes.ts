@@ -53,20 +53,24 @@ function onNote(m: Moment, note: LeaseNote, before: LeaseState): void {
     case "unreachable":
       onUnreachable(m, note.reason);
       return resolve(m);
-    case "stale": {
-      const { code } = m.store;
-      queue.refuseQueue(
-        m,
-        () => true,
-        () => refuse.staleEpoch(code, note.epoch, note.recorded),
-      );
+    case "stale":
+      m.store.stale = note;
+      refuseStale(m);
       return resolve(m);
-    }
     case "released":
-      return beginHoldOff(m);
+      // Whoever asked meanwhile would be told nothing better by another try.
+      refuseStale(m);
+      m.store.stale = null;
+      return;
     case "stuck":
       return;
   }
+}
+
+function refuseStale(m: Moment): void {
+  const { code, stale } = m.store;
+  if (stale === null) return;
+  queue.refuseQueue(m, () => true, () => refuse.staleEpoch(code, stale.epoch, stale.recorded));
 }
 
 /** First questions are answered: an attempt to hold the store has come to something. */
@@ -142,12 +146,10 @@ export function onAsk(m: Moment, id: number, held: boolean): void {
 /** Nothing is granted any more until the store was given up, and for `forMs` after that. */
 export function onDrain(m: Moment, reason: string, forMs: number): void {
   const { store } = m;
-  // A shutdown under way is not shortened by whoever wants less.
+  // A step-down must not end a shutdown, nor a shorter one a longer.
   if (store.blocked === null || forMs >= store.blocked.forMs) {
     store.blocked = { reason, forMs, untilMs: Infinity };
   }
-  const { phase } = store.lease;
-  if (phase === "idle" || phase === "foreign") beginHoldOff(m);
   const refusal = refuse.draining(store.code, forMs);
   queue.refuseQueue(m, () => true, () => refusal);
   for (const guard of store.passing.values()) commit.drop(m, guard, refusal);
@@ -165,6 +167,8 @@ export function beginHoldOff(m: Moment): void {
 export function sweep(m: Moment): void {
   const { store, nowMs } = m;
   store.dueMs = Infinity;
+  // First come first served, even if woken late: whose way is free by now has not waited in vain.
+  queue.advance(m);
   queue.sweepQueue(m);
   commit.sweepProofs(m);
   granted.sweepVerifies(m);
