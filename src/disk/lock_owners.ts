@@ -12,10 +12,10 @@ import { commandOf } from "../sys/proc.ts";
 
 /**
  * How much processor time a search may take from everything else, ms: a hundred processes take about
- * 2. A machine with so many that it does not suffice gets an incomplete answer. Not by the clock: on
+ * 5. A machine with so many that it does not suffice gets an incomplete answer. Not by the clock: on
  * a busy machine that would be over before anything was looked at.
  */
-const BUDGET_MS = 20;
+const BUDGET_MS = 25;
 
 /** Enough to act on. */
 const MAX_OWNERS = 8;
