@@ -5,8 +5,10 @@
 import { accessSync, constants, existsSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Agent } from "../agent/agent.ts";
+import type { Check } from "../agent/types.ts";
 import type { HostMemory } from "../ports/host_memory.ts";
 import type { StatusResult } from "../socket/protocol.ts";
+import { cgroupProblem } from "../sys/cgroup.ts";
 import { VERSION } from "../version.ts";
 
 /** What the status is made of. */
@@ -26,7 +28,7 @@ export function statusOf(sources: StatusSources): StatusResult {
   const { agent } = sources;
   const { node, incarnation, address, standalone } = agent.options;
   updateChecks(sources);
-  const checks = agent.health.checks(WELL);
+  const checks = [...agent.health.checks(WELL), cgroupCheck()];
   const { timing } = agent;
   return {
     version: VERSION,
@@ -56,6 +58,16 @@ const WELL = {
   state_dir: "written",
   duplicate_node: "nobody else uses this node's name",
 } as const;
+
+/** Never a reason not to guard writes, but one to know how far a guard reaches. */
+function cgroupCheck(): Check {
+  const problem = cgroupProblem();
+  const message = problem === null
+    ? "available: what a guarded command starts cannot escape its guard"
+    : `not available to this agent (${problem}): what leaves a guarded command's process group is ` +
+      "found by its environment";
+  return { name: "guard_cgroup", ok: true, message };
+}
 
 /** The checks that are looked at only when somebody asks. */
 function updateChecks({ agent, memory, lockPath }: StatusSources): void {

@@ -4,6 +4,7 @@
  */
 import { constants } from "node:os";
 import { bootTimeMs } from "../../sys/boot_time.ts";
+import type { Cgroup } from "../../sys/cgroup.ts";
 import { signalGroup } from "../../sys/job.ts";
 import { stepAt } from "./plan.ts";
 import type { Hold } from "./plan.ts";
@@ -17,6 +18,8 @@ export interface Target {
   readonly mark: string;
   /** Their process group; null before the command was started, or where that is not known. */
   readonly group: number | null;
+  /** Null where none could be made. */
+  readonly cgroup: Cgroup | null;
 }
 
 /** How often to look for processes that are still being born while the others are killed, ms. */
@@ -59,9 +62,9 @@ export class Enforcer {
     return this.#acted;
   }
 
-  /** The command was started. */
-  setGroup(group: number): void {
-    this.#target = { ...this.#target, group };
+  /** More is known of where the command's processes are. */
+  setPlace(place: { readonly group: number | null; readonly cgroup: Cgroup | null }): void {
+    this.#target = { ...this.#target, ...place };
   }
 
   /** The lease's newest state. */
@@ -124,8 +127,9 @@ export class Enforcer {
   #kill(): void {
     this.#act();
     const { group } = this.#target;
-    // The group at once, before the slower look at every process.
+    // The groups at once, before the slower look at every process.
     if (group !== null) signalGroup(group, SIGKILL);
+    this.#target.cgroup?.kill();
     const members = membersOf(this.#target);
     for (const each of members) signal(each.pid, SIGKILL);
     // One that forked while we looked was missed, and what it started has a new number.

@@ -5,10 +5,12 @@
  * environment it was started with. So each guard adds a mark of its own to `ZIT_LEASE_GUARDS`, and
  * who carries it, by whatever way, came from that command. A nested guard's commands carry the marks
  * of all guards around them. What no environment shows: a process that both left the group and
- * started a program with a cleared environment, or whose user was changed out of our reach.
+ * started a program with a cleared environment, or whose user was changed out of our reach. The
+ * command's cgroup has these, too, where one could be made.
  * @module
  */
 import { closeSync, openSync, readdirSync, readSync } from "node:fs";
+import type { Cgroup } from "../../sys/cgroup.ts";
 
 /** Carries the marks, outermost guard first, separated by colons. */
 export const MARKS_VARIABLE = "ZIT_LEASE_GUARDS";
@@ -23,18 +25,22 @@ export interface Member {
 
 const CHUNK_BYTES = 64 * 1_024;
 
-/** The living processes that are in `group` or carry `mark`, never ourselves. */
-export function membersOf(
-  target: { readonly group: number | null; readonly mark: string },
-): Member[] {
+/** The living processes that are in `group` or `cgroup` or carry `mark`, never ourselves. */
+export function membersOf(target: {
+  readonly group: number | null;
+  readonly mark: string;
+  readonly cgroup: Cgroup | null;
+}): Member[] {
   const members: Member[] = [];
+  const caught = new Set(target.cgroup?.pids());
   for (const name of readdirSync("/proc")) {
     const pid = Number(name);
     if (!Number.isInteger(pid) || pid === process.pid) continue;
     const group = groupOf(pid);
     if (group === null) continue;
     const marks = marksOf(pid);
-    if (group !== target.group && !marks.includes(target.mark)) continue;
+    const isMember = group === target.group || marks.includes(target.mark) || caught.has(pid);
+    if (!isMember) continue;
     members.push({ pid, group, innermost: (marks.at(-1) ?? target.mark) === target.mark });
   }
   return members;
