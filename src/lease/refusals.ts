@@ -50,9 +50,8 @@ export function clientsLeft(store: string, leftMs: number): Refusal {
   const left = seconds(Math.max(1, Math.ceil(leftMs)));
   return {
     kind: "grace",
-    message:
-      `Cannot guard store ${store} yet: the agent was restarted, and a process to which it ` +
-      `had given a grant before still runs; wait for it to end, at most ${left}`,
+    message: `Cannot guard store ${store} yet: the agent was restarted, and what it had granted ` +
+      `before still runs; wait for that to end, at most ${left}`,
     // It can end any moment.
     retryAfterMs: Math.max(1, Math.min(CLIENTS_RETRY_MS, Math.ceil(leftMs))),
   };
