@@ -192,7 +192,22 @@ export class Engine {
   #inherits(incarnation: string): Inheritance | null {
     const { memory } = this.#ports;
     if (!memory.previousIncarnations.has(incarnation)) return null;
-    return { clientsGone: memory.clientsGone(this.#current) };
+    const clientsGone = memory.clientsGone(this.#current) && this.#isUnlocked(this.#current);
+    return { clientsGone };
+  }
+
+  /**
+   * Whether nobody has the store locked. A client that died can have left a process behind that
+   * writes on, and has the lock: the journal of grants does not know it.
+   */
+  #isUnlocked(store: string): boolean {
+    let unlocked = false;
+    const cancel = this.#ports.locks.lock(store, -Infinity, (result) => {
+      if (result.kind === "locked") result.close();
+      unlocked = result.kind === "locked" || result.kind === "unknown_store";
+    });
+    cancel();
+    return unlocked;
   }
 
   /** Sets the timer for the earliest wake, if it is not set for that or earlier. */
@@ -212,6 +227,8 @@ export class Engine {
     for (let i = 0; i < TICK_SLICE; i++) {
       const slot = this.#wakes.takeDue(nowMs);
       if (slot === undefined) break;
+      // Forgotten since: the store may have been made known again, as another object.
+      if (this.slots.get(slot.store.code) !== slot) continue;
       this.dispatch(slot, { type: "tick" });
     }
     this.#schedule();
