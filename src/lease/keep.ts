@@ -91,7 +91,7 @@ function settle(
   out: LeaseOutput[],
 ): LeaseState {
   if (state.phase !== "ours") return state;
-  if (state.releaseReason !== null && state.write === null && state.record.at !== "writing") {
+  if (state.releaseReason !== null && !isBusy(state)) {
     return beginRelease(state, nowMs, context, out);
   }
   const served = closeGrace(lookForClients(state, nowMs, context), nowMs, out);
@@ -108,6 +108,11 @@ function lookForClients(state: Ours, nowMs: number, context: LeaseContext): Ours
     return { ...state, awaited: null, graceUntilMs: awaited.owedUntilMs };
   }
   return { ...state, awaited: { ...awaited, lookAtMs: nowMs + CLIENTS_LOOK_MS } };
+}
+
+/** Whether something is in flight whose answer a release has to wait for. */
+function isBusy({ write, record }: Ours): boolean {
+  return write !== null || record.at === "reading" || record.at === "writing";
 }
 
 /** A grace that was served in full is owed no more, nor is a stranger's. */

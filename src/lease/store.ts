@@ -18,7 +18,7 @@ import { beginHoldOff, onAsk, onDrain, onEnd, onUnreachable, stepLease, sweep } 
 import type { LeaseContext, LeaseState } from "./state.ts";
 import { wakeAtMs } from "./step.ts";
 import type { StoreEffect, StoreEvent } from "./store_events.ts";
-import type { Moment, StoreState } from "./store_state.ts";
+import type { Moment, StoreOptions, StoreState } from "./store_state.ts";
 import { deadlineMs } from "./timing.ts";
 
 /** A store's state as others see it. */
@@ -43,16 +43,7 @@ export class Store {
   /** When the tick that is on its way comes. */
   #armedMs = Infinity;
 
-  constructor(
-    code: string,
-    options: {
-      nowMs: number;
-      pinned?: boolean;
-      stranger?: boolean;
-      graceUntilMs?: number;
-      lingerUntilMs?: number;
-    },
-  ) {
+  constructor(code: string, options: StoreOptions) {
     this.pinned = options.pinned ?? false;
     this.#state = {
       code,
@@ -71,6 +62,7 @@ export class Store {
       blocked: null,
       stale: null,
       newerOnDisk: 0,
+      deferred: false,
       dueMs: Infinity,
     };
     this.#state.grants.linger(options.lingerUntilMs ?? 0);
@@ -248,7 +240,7 @@ export class Store {
     const wanted = this.#wanted(nowMs, context);
     if (lease.phase === "idle" || lease.phase === "foreign") {
       beginHoldOff(m);
-      if (wanted && nowMs >= lease.retryAtMs) queue.seekLease(m);
+      if (wanted && nowMs >= lease.retryAtMs) this.#seek(m);
       return;
     }
     if (lease.phase !== "ours") return;
@@ -256,6 +248,17 @@ export class Store {
     if (wanted || lease.releaseReason !== null || store.passing.size > 0) return;
     if (context.rules.drainFirst && this.#mayStillWrite(nowMs)) return;
     m.stepLease({ type: "release", reason: store.blocked?.reason ?? "idle" });
+  }
+
+  /** Tries to acquire when nobody waits for it: when there is room, or later. */
+  #seek(m: Moment): void {
+    if (!m.context.connected) return;
+    if (m.context.hasRoom?.() ?? true) {
+      m.store.deferred = false;
+      return queue.seekLease(m);
+    }
+    if (!m.store.deferred) m.out.push({ type: "defer" });
+    m.store.deferred = true;
   }
 
   /** Asks for a tick at the next time that matters, unless an earlier one is on its way. */
@@ -270,7 +273,7 @@ export class Store {
     const { store, nowMs, context } = m;
     const wanted = this.#wanted(nowMs, context);
     let atMs = Math.min(store.dueMs, store.blocked?.untilMs ?? Infinity, granted.warnAtMs(m));
-    if (store.lease.phase === "ours" || (wanted && context.connected)) {
+    if (store.lease.phase === "ours" || (wanted && context.connected && !store.deferred)) {
       atMs = Math.min(atMs, wakeAtMs(store.lease, context));
     }
     if (!wanted && store.grants.lingerUntilMs > nowMs) {

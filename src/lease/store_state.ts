@@ -31,6 +31,8 @@ export interface StoreState {
   stale: { readonly epoch: number; readonly recorded: number } | null;
   /** The newest epoch above ours that the disk has shown; 0 for none. */
   newerOnDisk: number;
+  /** Whether an attempt to acquire waits for room. */
+  deferred: boolean;
   /** The earliest time at which a guard, a verify or a question has waited long enough. */
   dueMs: number;
 }
@@ -42,6 +44,16 @@ export interface Blocked {
   readonly forMs: number;
   /** When that is over; Infinity while it is not released. */
   readonly untilMs: number;
+}
+
+/** What is known of a store when somebody first asks about it. */
+export interface StoreOptions {
+  readonly nowMs: number;
+  readonly pinned?: boolean;
+  readonly stranger?: boolean;
+  readonly graceUntilMs?: number;
+  /** Until when what earlier clients of this host left running may write. */
+  readonly lingerUntilMs?: number;
 }
 
 /** One event being handled: the time, what may be looked at, and where effects go. */

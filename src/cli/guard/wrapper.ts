@@ -8,7 +8,8 @@ import { AgentError } from "../../client/mod.ts";
 import type { Connection, Notification } from "../../client/mod.ts";
 import { bootTimeMs } from "../../sys/boot_time.ts";
 import { Cgroup } from "../../sys/cgroup.ts";
-import { startJob } from "../../sys/job.ts";
+import { reapOrphans, startJob } from "../../sys/job.ts";
+import { setChildSubreaper } from "../../sys/process.ts";
 import { formatDuration } from "../duration.ts";
 import { EXIT, Failure } from "../failure.ts";
 import { say } from "../output.ts";
@@ -16,7 +17,7 @@ import { commandOf } from "./command.ts";
 import type { GuardedCommand } from "./command.ts";
 import { freeDescriptor } from "./descriptor.ts";
 import { Enforcer } from "./enforcer.ts";
-import { guardedEnvironment } from "./environment.ts";
+import { guardedEnvironment, restoreDescriptorLimit } from "./environment.ts";
 import { Job } from "./job.ts";
 import type { Ending } from "./job.ts";
 import type { LockedGrant } from "./locked_grant.ts";
@@ -65,7 +66,8 @@ export class Wrapper {
     this.#options = options;
     this.#cgroup = Cgroup.make(mark);
     this.#connection = grant.connection;
-    this.#enforcer = new Enforcer({ mark, group: null, cgroup: null }, {
+    const parent = { pid: process.pid, except: options.watchdog.pids };
+    this.#enforcer = new Enforcer({ mark, group: null, cgroup: null, parent }, {
       onAct: () => this.#onAct(),
     });
     this.#hold = {
@@ -82,12 +84,15 @@ export class Wrapper {
     // Before the command starts: whenever we are killed, the watchdog knows enough to end it.
     const grantedTo = { socket, token, store };
     watchdog.tell({ hold: this.#hold, grant: grantedTo, cgroup: this.#cgroup?.path ?? null });
+    // Orphans of the command become our children: so none gets out of sight.
+    setChildSubreaper(true);
     const group = await this.#start();
     const cgroup = this.#cgroup;
     watchdog.tell({ group, cgroup: cgroup?.path ?? null });
     const job = new Job(group, {
       onSuspend: () => this.#onSuspend(),
       onResume: () => void this.#onResume(),
+      onChildren: () => reapOrphans(new Set([group, ...watchdog.pids])),
     });
     signals.forwardTo((signal) => job.forward(signal));
     this.#enforcer.setPlace({ group, cgroup });
@@ -110,6 +115,7 @@ export class Wrapper {
       ...(lockFd === null ? {} : { ZIT_LEASE_LOCK_FD: String(as) }),
       ZIT_AGENT_SOCKET: socket,
     };
+    restoreDescriptorLimit();
     try {
       const env = guardedEnvironment(variables, mark);
       const pass = lockFd === null ? null : { fd: lockFd, as };
