@@ -15,14 +15,17 @@ export function defineRun(program: Command, context: Context): void {
     .addHelpText("after", HELP);
   for (const flag of FLAGS) command.addOption(optionOf(flag));
   command.action(async (options: RawFlags) => {
-    const { defaultSocketPath } = await import("../client/mod.ts");
+    const { socketOf } = await import("./agent.ts");
     const { parseRunOptions } = await import("./run_options.ts");
     const raw = Object.fromEntries(FLAGS.map(({ name }) => [name, options[camel(name)]]));
     // `agent --socket PATH run` means the same as `agent run --socket PATH`.
     const socket = raw.socket ?? program.opts<{ socket?: string }>().socket;
     const runOptions = parseRunOptions({ ...raw, socket }, {
       env: context.env,
-      socketPath: defaultSocketPath(context.env, process.getuid!()),
+      // Asked for only where no flag says it: for some users there is no default.
+      get socketPath() {
+        return socketOf({});
+      },
     });
     // The daemon's code is loaded here alone: client commands start without it.
     const { startAgent } = await import("../daemon/daemon.ts");
@@ -68,5 +71,5 @@ Signals:
 Exit statuses:
   0   stopped cleanly
   64  used wrongly: neither or both of --nats and --standalone, a wrong value
-  69  the socket or the state directory cannot be used, or another agent uses them
+  73  the socket or the state directory cannot be used, or another agent uses them
   78  the bucket or the server contradicts the flags (its TTL, a version with known faults)`;
