@@ -78,6 +78,7 @@ export class Agent {
   /** Nothing is granted while the bucket contradicts us; null: it is put right. */
   setMisconfigured(reason: string | null): void {
     this.#misconfigured = reason;
+    for (const slot of this.#engine.slots.values()) this.#watches.notice(slot);
     this.health.report("bucket", reason);
   }
 
@@ -198,6 +199,16 @@ export class Agent {
     begun(subscription);
     for (const slot of named ?? []) this.#engine.dispatch(slot, { type: "tick" });
     this.#watches.tell(subscription, named ?? this.#engine.slots.values());
+  }
+
+  /**
+   * Calls `done` once the client's watches were told every change due by then: what they were told
+   * as held, and not otherwise since, is valid then. Waits for a slow reader, and for late timers.
+   */
+  whenTold(client: Client, done: () => void): void {
+    const again = () => this.whenTold(client, done);
+    if (this.#watches.isBehind(client)) return client.onDrain(again);
+    this.#engine.overdueMs > 0 ? void this.#ports.timers.after(1, again) : done();
   }
 
   /** Ends a watch; false if the client has no such one. */
