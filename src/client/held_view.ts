@@ -36,7 +36,8 @@ const CHECK_EVERY = 1_024;
 export class HeldView {
   /** Resolves when the first states are known; rejects if they never will be. */
   readonly ready: Promise<void>;
-  readonly #ready = Promise.withResolvers<void>();
+  #resolveReady!: () => void;
+  #rejectReady!: (error: unknown) => void;
   readonly #watcher: Watcher;
   readonly #clock: BootClock;
   readonly #held = new Set<string>();
@@ -61,7 +62,10 @@ export class HeldView {
       throw new InvalidError(`Cannot watch ${JSON.stringify(wrong)}: it is no store code`);
     }
     this.#clock = clock;
-    this.ready = this.#ready.promise;
+    this.ready = new Promise((resolve, reject) => {
+      this.#resolveReady = resolve;
+      this.#rejectReady = reject;
+    });
     this.ready.catch(() => {});
     this.#watcher = new Watcher(options, stores, {
       lease: (state) => this.#note(state),
@@ -69,7 +73,7 @@ export class HeldView {
       down: () => this.#forget(),
       failed: (error) => {
         this.#forget();
-        this.#ready.reject(error);
+        this.#rejectReady(error);
       },
     });
   }
@@ -97,7 +101,7 @@ export class HeldView {
   /** Ends the view: nothing is held any more. */
   async close(): Promise<void> {
     this.#forget();
-    this.#ready.reject(new InvalidError("The view was closed"));
+    this.#rejectReady(new InvalidError("The view was closed"));
     await this.#watcher.stop();
   }
 
@@ -139,7 +143,7 @@ export class HeldView {
     await connection.call("held", { stores: [] });
     if (this.#connection !== connection) return;
     this.#untilMs = sentMs + this.#goodForMs;
-    this.#ready.resolve();
+    this.#resolveReady();
     const nextMs = Math.max(
       MIN_BEAT_MS,
       sentMs + this.#goodForMs / BEATS - this.#clock.nowMs(),

@@ -32,7 +32,8 @@ export class Watcher {
   /** Null: all that the agent knows. */
   readonly #stores: readonly string[] | null;
   readonly #listener: WatchListener;
-  readonly #stop = Promise.withResolvers<void>();
+  /** Ends the pause between two tries. */
+  #wake = () => {};
   readonly #ended: Promise<void>;
   #connection: Connection | null = null;
   #stopped = false;
@@ -51,7 +52,7 @@ export class Watcher {
   /** Stops; nothing is told afterwards. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    this.#stop.resolve();
+    this.#wake();
     await this.#connection?.close();
     await this.#ended;
   }
@@ -113,10 +114,11 @@ export class Watcher {
   #pause(delayMs: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, delayMs);
-      this.#stop.promise.then(() => {
+      this.#wake = () => {
         clearTimeout(timer);
         resolve();
-      });
+      };
+      if (this.#stopped) this.#wake();
     });
   }
 }
