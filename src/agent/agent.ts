@@ -201,14 +201,12 @@ export class Agent {
     this.#watches.tell(subscription, named ?? this.#engine.slots.values());
   }
 
-  /**
-   * Calls `done` once the client's watches were told every change due by then: what they were told
-   * as held, and not otherwise since, is valid then. Waits for a slow reader, and for late timers.
-   */
+  /** Calls `done` once the client's watches were told every change that was due. */
   whenTold(client: Client, done: () => void): void {
     const again = () => this.whenTold(client, done);
-    if (this.#watches.isBehind(client)) return client.onDrain(again);
-    this.#engine.overdueMs > 0 ? void this.#ports.timers.after(1, again) : done();
+    if (this.#watches.isBehind(client)) client.onDrain(again);
+    else if (!this.#engine.isTimely) this.#ports.timers.after(1, again);
+    else done();
   }
 
   /** Ends a watch; false if the client has no such one. */

@@ -65,6 +65,11 @@ export class Engine {
     return Math.max(0, this.#ports.clock.bootMs() - this.#wakes.nextMs);
   }
 
+  /** Whether every store was ticked that is due, but for what timers are always late by. */
+  get isTimely(): boolean {
+    return this.overdueMs <= this.#context.timing.ttlMs / 400;
+  }
+
   /** The TTL is known, or another. */
   setTtl(ttlMs: number): void {
     const { connected, downReason } = this.#context;

@@ -33,32 +33,38 @@ export class BootClock {
     this.#readUptimeMs = readUptimeMs;
     this.isBootTime = readUptimeMs !== null;
     this.slackMs = this.isBootTime ? READ_EVERY_MS : WALL_SLACK_MS;
+    const uptimeMs = readUptimeMs?.() ?? 0;
     this.#readAtMs = performance.now();
-    this.#offsetMs = readUptimeMs === null ? 0 : readUptimeMs() - this.#readAtMs;
+    this.#offsetMs = uptimeMs - this.#readAtMs;
   }
 
   /** The time in ms, since boot if {@linkcode isBootTime}, else since some moment. */
   nowMs(): number {
-    const monotonicMs = performance.now();
+    // The wall clock first: suspended in between, it seems to be behind rather than ahead.
     const wallMs = Date.now() - this.#wallMs;
+    const monotonicMs = performance.now();
     // The wall clock shows a suspension right after the last reading.
     const fresh = monotonicMs - this.#readAtMs < READ_EVERY_MS && wallMs >= 0 &&
       wallMs <= READ_EVERY_MS + WALL_SLACK_MS;
-    if (!fresh) this.#read(monotonicMs, wallMs);
-    return monotonicMs + this.#offsetMs;
+    return (fresh ? monotonicMs : this.#read(monotonicMs, wallMs)) + this.#offsetMs;
   }
 
-  #read(monotonicMs: number, wallMs: number): void {
-    if (this.#readUptimeMs !== null) {
+  /** Reads the clock that runs in suspend, and returns the monotonic time. */
+  #read(beforeMs: number, wallMs: number): number {
+    const uptimeMs = this.#readUptimeMs?.();
+    // After the file: then the sum is never ahead of the truth, however long reading took.
+    const monotonicMs = performance.now();
+    if (uptimeMs !== undefined) {
       // Both clocks run at one rate outside of suspend, and the file rounds down: of all
       // readings the greatest difference is nearest to the truth.
-      this.#offsetMs = Math.max(this.#offsetMs, this.#readUptimeMs() - monotonicMs);
+      this.#offsetMs = Math.max(this.#offsetMs, uptimeMs - monotonicMs);
     } else {
-      const aheadMs = wallMs - (monotonicMs - this.#readAtMs);
+      const aheadMs = wallMs - (beforeMs - this.#readAtMs);
       if (aheadMs > WALL_SLACK_MS) this.#offsetMs += aheadMs;
     }
     this.#readAtMs = monotonicMs;
     this.#wallMs += wallMs;
+    return monotonicMs;
   }
 }
 

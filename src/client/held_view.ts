@@ -9,8 +9,8 @@
  * the machine in between: the clock runs in suspend, and is compared at each answer.
  *
  * Why 1 %: the agent ends each hold 2 % of the TTL before the coordinator may let go of the entry. A
- * view that lags by half of that is over before the entry is, with the other half left for clocks
- * that run at different rates. See docs/protocol.md, "Knowing what is held".
+ * view that lags by half of that (and the agent's timers by an eighth) is over before the entry is,
+ * and the rest is left for clocks that run at different rates. See docs/protocol.md, "Knowing what is held".
  * @module
  */
 import { isStoreCode } from "../lease/store_code.ts";
