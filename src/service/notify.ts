@@ -60,7 +60,8 @@ class SystemdNotifier implements Notifier {
   }
 
   status(text: string): void {
-    this.#tell(`STATUS=${text}`);
+    // A line break would start another assignment.
+    this.#tell(`STATUS=${text.replace(/\s+/g, " ")}`);
   }
 
   watchdog(): void {
