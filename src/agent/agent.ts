@@ -206,9 +206,8 @@ export class Agent {
   /** Calls `done` once the client's watches were told every change that was due. */
   whenTold(client: Client, done: () => void): void {
     const again = () => this.whenTold(client, done);
-    if (this.#watches.isBehind(client)) client.onDrain(again);
-    else if (!this.#engine.isTimely) this.#ports.timers.after(1, again);
-    else done();
+    if (this.#watches.isBehind(client)) return client.onDrain(again);
+    return this.#engine.isTimely ? done() : void this.#ports.timers.after(1, again);
   }
 
   /** Ends a watch; false if the client has no such one. */
@@ -225,18 +224,15 @@ export class Agent {
     if (this.#draining) return;
     this.#draining = true;
     const slots = [...this.#engine.slots.values()];
-    this.#giveUp(slots, { reason: "shutdown", untilMs: Infinity }, done);
+    const block = { reason: "shutdown", untilMs: Infinity };
+    this.#drains.begin(slots, block, { forMs: this.options.drainMs, done });
   }
 
   /** The same for one store, or all (null), which are not acquired again for `forMs`. */
   stepdown(store: string | null, forMs: number | null, done: Drained): void {
     const slots = store === null ? [...this.#engine.slots.values()] : [this.#engine.slot(store)];
     const holdOffMs = forMs ?? this.#engine.context.timing.ttlMs;
-    const untilMs = this.#ports.clock.bootMs() + holdOffMs;
-    this.#giveUp(slots, { reason: "stepdown", untilMs }, done);
-  }
-
-  #giveUp(slots: Slot[], block: { reason: string; untilMs: number }, done: Drained): void {
+    const block = { reason: "stepdown", untilMs: this.#ports.clock.bootMs() + holdOffMs };
     this.#drains.begin(slots, block, { forMs: this.options.drainMs, done });
   }
 

@@ -220,14 +220,14 @@ describe.skipIf(!HAS_GO)("the client in Go", () => {
       const command = 'echo "$ZIT_LEASE_STORE $(readlink /proc/self/fd/$ZIT_LEASE_LOCK_FD) $$";' +
         " exec sleep 60";
       const child = Bun.spawn([program, host.socket, "one", "sh", "-c", command], {
-      stdin: "ignore",
-      stdout: "pipe",
-    });
-    const { value } = await child.stdout.getReader().read();
-    const [store, path, pid] = new TextDecoder().decode(value).trim().split(" ");
-    reap(Number(pid));
-    expect([store, path]).toEqual(["one", lock]);
-    const free = () => Bun.spawnSync(["flock", "-n", lock, "true"]).exitCode === 0;
+        stdin: "ignore",
+        stdout: "pipe",
+      });
+      const { value } = await child.stdout.getReader().read();
+      const [store, path, pid] = new TextDecoder().decode(value).trim().split(" ");
+      reap(Number(pid));
+      expect([store, path]).toEqual(["one", lock]);
+      const free = () => Bun.spawnSync(["flock", "-n", lock, "true"]).exitCode === 0;
       child.kill("SIGKILL");
       await host.end("SIGKILL");
       await child.exited;
