@@ -151,8 +151,7 @@ export class Agent {
     if (this.#mute) return done(false);
     const slot = this.#engine.slot(store);
     if (slot.store.resolved) return done(this.#heldNow(slot));
-    const id = this.#callers.ask(done);
-    this.#engine.dispatch(slot, { type: "ask", id });
+    this.#engine.dispatch(slot, { type: "ask", id: this.#callers.ask(done) });
   }
 
   #heldNow(slot: Slot): boolean {
@@ -242,8 +241,7 @@ export class Agent {
   }
 
   get state(): "starting" | "serving" | "draining" {
-    if (this.#draining) return "draining";
-    return this.#ttlKnown ? "serving" : "starting";
+    return this.#draining ? "draining" : this.#ttlKnown ? "serving" : "starting";
   }
 
   /** TTL and grace; null until the bucket was seen. */
