@@ -14,10 +14,19 @@ import type { AgentOptions, AgentPorts } from "./types.ts";
 import { Wakes } from "./wakes.ts";
 
 /**
- * How many due stores are ticked before the event loop gets its turn: with very many stores due at
- * once, a guard waits for a slice of them, not for all.
+ * How long due stores are ticked before the event loop gets its turn, in milliseconds: with very
+ * many stores due at once, a guard waits for a slice of them, not for all.
  */
-const TICK_SLICE = 256;
+const TICK_SLICE_MS = 5;
+
+/** No store is ticked more often: a slip in the core must not become a busy loop. */
+const MIN_WAKE_MS = 1;
+
+/** How late due stores may be before those that only want to be acquired stand back. */
+const LATE_MS = 50;
+
+/** How many stores that waited for room are let in at once, for the same reason. */
+const PACED_SLICE = 64;
 
 /**
  * Requests in flight at which stores that nobody waits for have to wait: enough to keep the
@@ -48,6 +57,7 @@ export class Engine {
   /** What waits for room on the connection. */
   readonly #paced: { slot: Slot; event: StoreEvent }[] = [];
   #pacedFrom = 0;
+  #drainPending = false;
   #pinned: ReadonlySet<string> = new Set();
   #handling = false;
   #context: LeaseContext;
@@ -88,7 +98,7 @@ export class Engine {
       incarnation,
       rules,
       connected,
-      hasRoom: () => this.#world.inFlight < WINDOW,
+      hasRoom: () => this.#hasRoom(),
       inherits: (id) => this.#inherits(id),
     };
   }
@@ -173,7 +183,8 @@ export class Engine {
   /** Handles what waits for room, as far as there is some. */
   #drainPaced(): void {
     if (this.#handling) return;
-    while (this.#pacedFrom < this.#paced.length && this.#world.inFlight < WINDOW) {
+    for (let i = 0; i < PACED_SLICE; i++) {
+      if (this.#pacedFrom >= this.#paced.length || !this.#hasRoom()) return;
       const { slot, event } = this.#paced[this.#pacedFrom++];
       if (this.#pacedFrom === this.#paced.length) {
         this.#paced.length = 0;
@@ -181,6 +192,22 @@ export class Engine {
       }
       this.#run(slot, event);
     }
+    this.#drainLater();
+  }
+
+  /** The next slice is let in by an answer, or, where nothing is in flight, by a timer. */
+  #drainLater(): void {
+    if (this.#drainPending) return;
+    this.#drainPending = true;
+    this.#ports.timers.after(0, () => {
+      this.#drainPending = false;
+      this.#drainPaced();
+    });
+  }
+
+  /** Renewals come first: what is held already must not be lost for what may be held, too. */
+  #hasRoom(): boolean {
+    return this.#world.inFlight < WINDOW && this.overdueMs < LATE_MS;
   }
 
   /** Lets go of timer and locks at once. */
@@ -194,17 +221,19 @@ export class Engine {
     this.#current = store.code;
     // Read before any effect goes out: what is sent below is sent no earlier than this.
     const nowMs = this.#ports.clock.bootMs();
-    for (const effect of store.handle(event, nowMs, this.#context)) this.#perform(slot, effect);
+    for (const effect of store.handle(event, nowMs, this.#context)) {
+      this.#perform(slot, effect, nowMs);
+    }
     this.#hooks.handled(slot);
     if (event.type === "tick" && store.forgettable(nowMs, this.#context)) {
       this.slots.delete(store.code);
     }
   }
 
-  #perform(slot: Slot, effect: StoreEffect): void {
+  #perform(slot: Slot, effect: StoreEffect, nowMs: number): void {
     switch (effect.type) {
       case "wake":
-        return this.#wakes.add(effect.atMs, slot);
+        return this.#wakes.add(Math.max(effect.atMs, nowMs + MIN_WAKE_MS), slot);
       case "defer":
         return void this.#paced.push({ slot, event: { type: "tick" } });
       case "note":
@@ -258,14 +287,14 @@ export class Engine {
   #onTimer(): void {
     this.#timerMs = Infinity;
     this.#cancelTimer = null;
-    const nowMs = this.#ports.clock.bootMs();
-    for (let i = 0; i < TICK_SLICE; i++) {
+    const { clock } = this.#ports;
+    const startMs = clock.bootMs();
+    for (let nowMs = startMs; nowMs < startMs + TICK_SLICE_MS; nowMs = clock.bootMs()) {
       const slot = this.#wakes.takeDue(nowMs);
       if (slot === undefined) break;
-      // Forgotten since: the store may have been made known again, as another object.
-      if (this.slots.get(slot.store.code) !== slot) continue;
-      this.dispatch(slot, { type: "tick" });
+      this.#run(slot, { type: "tick" });
     }
     this.#schedule();
+    this.#drainPaced();
   }
 }
