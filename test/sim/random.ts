@@ -23,6 +23,13 @@ export class Random {
     if (this.#s.every((word) => word === 0)) this.#s[0] = 1;
   }
 
+  /** A stream that goes on from a state of four words. */
+  static from(state: readonly number[]): Random {
+    const random = new Random(0);
+    random.#s.set(state);
+    return random;
+  }
+
   /** 32 random bits. */
   bits(): number {
     const s = this.#s;
