@@ -9,6 +9,7 @@ import { Store } from "../lease/store.ts";
 import type { StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
 import { World, type WorldEffect } from "./effects.ts";
+import { Pacer } from "./pacer.ts";
 import type { Slot } from "./slot.ts";
 import type { AgentOptions, AgentPorts } from "./types.ts";
 import { Wakes } from "./wakes.ts";
@@ -21,18 +22,6 @@ const TICK_SLICE_MS = 5;
 
 /** No store is ticked more often: a slip in the core must not become a busy loop. */
 const MIN_WAKE_MS = 1;
-
-/** How late due stores may be before those that only want to be acquired stand back. */
-const LATE_MS = 50;
-
-/** How many stores that waited for room are let in at once, for the same reason. */
-const PACED_SLICE = 64;
-
-/**
- * Requests in flight at which stores that nobody waits for have to wait: enough to keep the
- * connection busy over any round trip, few enough to be answered well before they time out.
- */
-const WINDOW = 2_048;
 
 /** Effects that concern callers and watchers, not the world. */
 export type CallerEffect = Exclude<StoreEffect, WorldEffect | { type: "wake" | "defer" }>;
@@ -54,10 +43,7 @@ export class Engine {
   readonly #world: World;
   readonly #wakes = new Wakes<Slot>();
   readonly #pending: { slot: Slot; event: StoreEvent }[] = [];
-  /** What waits for room on the connection. */
-  readonly #paced: { slot: Slot; event: StoreEvent }[] = [];
-  #pacedFrom = 0;
-  #drainPending = false;
+  readonly #pacer: Pacer;
   #pinned: ReadonlySet<string> = new Set();
   #handling = false;
   #context: LeaseContext;
@@ -71,6 +57,11 @@ export class Engine {
     this.#ports = ports;
     this.#hooks = hooks;
     this.#world = new World(options, ports, (slot, event) => this.dispatch(slot, event));
+    this.#pacer = new Pacer(ports.timers, {
+      inFlight: () => this.#world.inFlight,
+      lateMs: () => this.overdueMs,
+      run: (slot, event) => this.#run(slot, event),
+    });
     this.#context = this.#contextOf(options.ttlMs ?? DEFAULT_TTL_MS, false);
   }
 
@@ -98,7 +89,7 @@ export class Engine {
       incarnation,
       rules,
       connected,
-      hasRoom: () => this.#hasRoom(),
+      hasRoom: () => this.#pacer.hasRoom,
       inherits: (id) => this.#inherits(id),
     };
   }
@@ -114,11 +105,11 @@ export class Engine {
     this.#context = { ...this.#context, connected };
     const event: StoreEvent = { type: connected ? "connected" : "disconnected" };
     for (const slot of [...this.slots.values()]) {
-      if (connected && slot.store.waiting === 0) this.#paced.push({ slot, event });
+      if (connected && slot.store.waiting === 0) this.#pacer.add({ slot, event });
       else this.dispatch(slot, event);
     }
     if (connected) this.#wakePinned();
-    this.#drainPaced();
+    this.#drain();
   }
 
   /** The stores to hold whether or not anybody asks; those left out are held on while asked for. */
@@ -135,9 +126,9 @@ export class Engine {
     for (const code of this.#pinned) {
       const slot = this.slot(code);
       slot.store.pinned = true;
-      this.#paced.push({ slot, event: { type: "tick" } });
+      this.#pacer.add({ slot, event: { type: "tick" } });
     }
-    this.#drainPaced();
+    this.#drain();
   }
 
   /** The store, made known if it is not. */
@@ -161,7 +152,7 @@ export class Engine {
   /** Handles an event, and whatever its effects bring; within another event's handling, after it. */
   dispatch(slot: Slot, event: StoreEvent): void {
     this.#run(slot, event);
-    this.#drainPaced();
+    this.#drain();
   }
 
   #run(slot: Slot, event: StoreEvent): void {
@@ -177,37 +168,20 @@ export class Engine {
       this.#pending.length = 0;
       this.#handling = false;
     }
+    if (event.type === "tick") this.#forget(slot);
     this.#schedule();
   }
 
-  /** Handles what waits for room, as far as there is some. */
-  #drainPaced(): void {
-    if (this.#handling) return;
-    for (let i = 0; i < PACED_SLICE; i++) {
-      if (this.#pacedFrom >= this.#paced.length || !this.#hasRoom()) return;
-      const { slot, event } = this.#paced[this.#pacedFrom++];
-      if (this.#pacedFrom === this.#paced.length) {
-        this.#paced.length = 0;
-        this.#pacedFrom = 0;
-      }
-      this.#run(slot, event);
-    }
-    this.#drainLater();
+  /** Lets go of a store that nothing needs any more; nothing that concerns it is pending. */
+  #forget(slot: Slot): void {
+    const { store } = slot;
+    // A store forgotten before may still be ticked; the one known by its code now is another.
+    if (this.slots.get(store.code) !== slot) return;
+    if (store.forgettable(this.#ports.clock.bootMs(), this.#context)) this.slots.delete(store.code);
   }
 
-  /** The next slice is let in by an answer, or, where nothing is in flight, by a timer. */
-  #drainLater(): void {
-    if (this.#drainPending) return;
-    this.#drainPending = true;
-    this.#ports.timers.after(0, () => {
-      this.#drainPending = false;
-      this.#drainPaced();
-    });
-  }
-
-  /** Renewals come first: what is held already must not be lost for what may be held, too. */
-  #hasRoom(): boolean {
-    return this.#world.inFlight < WINDOW && this.overdueMs < LATE_MS;
+  #drain(): void {
+    if (!this.#handling) this.#pacer.drain();
   }
 
   /** Lets go of timer and locks at once. */
@@ -225,9 +199,6 @@ export class Engine {
       this.#perform(slot, effect, nowMs);
     }
     this.#hooks.handled(slot);
-    if (event.type === "tick" && store.forgettable(nowMs, this.#context)) {
-      this.slots.delete(store.code);
-    }
   }
 
   #perform(slot: Slot, effect: StoreEffect, nowMs: number): void {
@@ -235,7 +206,7 @@ export class Engine {
       case "wake":
         return this.#wakes.add(Math.max(effect.atMs, nowMs + MIN_WAKE_MS), slot);
       case "defer":
-        return void this.#paced.push({ slot, event: { type: "tick" } });
+        return void this.#pacer.add({ slot, event: { type: "tick" } });
       case "note":
       case "granted":
       case "refused":
@@ -295,6 +266,6 @@ export class Engine {
       this.#run(slot, { type: "tick" });
     }
     this.#schedule();
-    this.#drainPaced();
+    this.#drain();
   }
 }
