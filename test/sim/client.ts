@@ -33,6 +33,8 @@ export class SimClient implements Client {
   token = "";
   /** Whether it was told that its token is dead, or let it go itself. */
   tokenDead = false;
+  /** Whether it has asked to be rid of its grant. */
+  lettingGo = false;
   answered = false;
   over = false;
   /** The deadline it was last told, by the perfect clock. */
@@ -153,11 +155,12 @@ export class SimClient implements Client {
     this.#world.checks.ended(this);
     this.node.ask((agent) => {
       const wasDead = this.tokenDead;
-      this.tokenDead = true;
+      this.lettingGo = true;
       agent.release(this.token, {
         ok: () => this.#world.checks.released(this, { wasDead, refusal: null }),
         fail: (refusal: Refusal) => this.#world.checks.released(this, { wasDead, refusal }),
       });
+      this.tokenDead = true;
       if (this.#world.random.chance(0.1) && this.node.run === run) this.#verify();
       agent.clientGone(this);
     });

@@ -73,7 +73,7 @@ class FaultSet {
         return this.#remake("amnesia");
       case "pause_agent":
       case "pause_host":
-        return this.#pause(node);
+        return this.#pause(node, random.chance(0.5));
       case "crash":
         return this.#crash(node);
       case "reboot":
@@ -102,6 +102,7 @@ class FaultSet {
     older?.stop();
     if (checks.pastLost) {
       // An operator makes the bucket again as it should have been made.
+      for (const store of this.#world.plan.stores) server.disturb(store);
       server.remakeEntries(FIRST_REVISION + Math.ceil(this.#world.scheduler.nowMs));
     }
   }
@@ -220,9 +221,11 @@ class FaultSet {
     return (this.#low -= 1_000_000);
   }
 
-  #pause(node: SimNode): void {
+  #pause(node: SimNode, awaitWrite: boolean): void {
     const { trace } = this.#world;
     if (node.paused || node.run === null) return;
+    // The worst moment is while an acknowledgement is on its way.
+    if (awaitWrite) return void (node.onWrite = () => this.#pause(node, false));
     trace.add(node.label, "is paused");
     node.pause();
     const { run } = node;
