@@ -126,3 +126,14 @@ test("handle() does not end a shutdown by a step-down", () => {
   const id = h.guard();
   expect(h.refused.get(id)?.kind).toBe("draining");
 });
+
+test("handle() owes a grace to a program without headers that it met when it released", () => {
+  const h = new Harness();
+  h.acquire(50);
+  h.handle({ type: "drain", reason: "stepdown", untilMs: h.nowMs + 10 });
+  h.recorded(3);
+  h.answer(h.take("delete_entry"), CONFLICT);
+  h.read(ok(entryOf("older", null, 60)));
+  expect(h.effects).toContainEqual({ type: "remember_stranger" });
+  expect(h.store.lease.stranger).toBe(true);
+});

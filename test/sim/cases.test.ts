@@ -158,15 +158,17 @@ test("a coordinator without a leader for less than TTL less the margin loses not
 });
 
 test("a store forgotten and asked for again is one store: what its past left behind stays unseen", () => {
-  const s = new Scenario({ interestMs: 4_000 });
-  s.guard(1);
-  // Asked for here while beta holds it: forgotten once nobody asks, with wakes still to come.
-  s.guard(0, { waitMs: 3_000, waitLease: true }, 3_500);
-  s.pass(4_500);
-  s.node(1).powerOff();
-  const again = s.guard(0, { waitMs: 60_000, waitLease: true }, 0);
-  s.until(() => again.granted !== null, 3 * TTL_MS);
+  const s = new Scenario();
+  s.guard(0).release();
+  const { disk } = s.node(0);
+  disk.remove("one");
+  // Nothing to write here: the store is given up and forgotten, with wakes still to come.
+  expect(s.guard(0).refusal?.kind).toBe("unknown_store");
+  s.until(() => s.node(0).run!.agent.inspect("one") === null, 5_000);
+  disk.make("one");
+  const again = s.guard(0, { waitMs: 1_000 });
+  expect(again.granted).not.toBeNull();
   const { store } = s.node(0).run!.agent.inspect("one")!;
-  s.pass(6_000);
+  s.pass(20_000);
   expect(s.node(0).run!.agent.inspect("one")!.store).toBe(store);
 });

@@ -48,7 +48,7 @@ test("simulate() does the same again for the same seed", () => {
 test("Random is xoshiro128**", () => {
   // The first numbers from the state 1, 2, 3, 4, as other implementations give them.
   const random = Random.from([1, 2, 3, 4]);
-  const expected = [11520, 0, 5927040, 70819200, 2031721600, 1637235492, 1287239034, 3734860849];
+  const expected = [11520, 0, 5927040, 70819200, 2031721883, 1637235492, 1287239034, 3734860849];
   expect(expected.map(() => random.bits())).toEqual(expected);
 });
 
@@ -57,7 +57,10 @@ test("Random is even, and its seeds are their own", () => {
   const counts = new Array<number>(16).fill(0);
   for (let i = 0; i < 16_000; i++) counts[random.below(16)]++;
   for (const count of counts) expect(Math.abs(count - 1_000)).toBeLessThan(200);
-  const seeds = [0, 1, -1, 2 ** 32, 2 ** 32 + 1].map((seed) => new Random(seed).bits());
+  const seeds = [0, 1, -1, 2 ** 32, 2 ** 32 + 1].map((seed) => {
+    const stream = new Random(seed);
+    return [1, 2, 3, 4].map(() => stream.bits()).join(" ");
+  });
   expect(new Set(seeds).size).toBe(seeds.length);
 });
 
