@@ -71,7 +71,7 @@ async function run(options: RunOptions, log: Log): Promise<number> {
   });
   if (stores !== null) parts.agent.setPinned(stores);
   const { lifetime } = parts;
-  const onHangUp = () => void reload(options, parts, log);
+  const onHangUp = () => void lifetime.reload(() => reload(options, parts, log));
   process.on("SIGHUP", onHangUp);
   try {
     await parts.surface.listen(options.socketPath);
@@ -83,6 +83,7 @@ async function run(options: RunOptions, log: Log): Promise<number> {
     await parts.backend.stop();
     parts.observer.close();
     state.close();
+    lifetime.close();
     log.event("info", "stopped", { node });
   }
 }
@@ -108,7 +109,11 @@ function join(
   const observer = new LogObserver(log);
   // Assigned below; nobody asks before events can come.
   let agent: Agent | null = null;
-  const lifetime = new Lifetime({ agent: () => agent!, log });
+  const lifetime = new Lifetime({
+    agent: () => agent!,
+    log,
+    coordinator: () => coordinatorLine(options, backend.facts()),
+  });
   const backend = startBackend(
     { run: options, incarnation, clock, timers, lockPath: (store) => locks.path(store) },
     {
@@ -168,13 +173,33 @@ function pinnedOf(path: string): Set<string> {
   }
 }
 
-/** SIGHUP: credentials and the stores file again; what cannot be read leaves the old in force. */
+/** The coordinator for systemd's status line. */
+function coordinatorLine(
+  { coordinator }: RunOptions,
+  { connected, server }: ReturnType<Backend["facts"]>,
+): string {
+  if (coordinator.kind === "standalone") return `standalone (${coordinator.reason})`;
+  return connected ? `coordinator ${server}` : "coordinator not reachable: all writes are refused";
+}
+
+/**
+ * SIGHUP: credentials and the stores file again, each for itself; what cannot be read leaves the old
+ * in force.
+ */
 async function reload(options: RunOptions, { agent, backend }: Parts, log: Log): Promise<void> {
-  try {
-    if (options.storesFile !== null) agent.setPinned(readStoresFile(options.storesFile));
-    await backend.reload();
-    log.event("info", "reloaded");
-  } catch (error) {
-    log.event("error", "reload_failed", { message: (error as Error).message });
+  const { storesFile } = options;
+  let failed = false;
+  const attempt = async (what: string, act: () => void | Promise<void>) => {
+    try {
+      await act();
+    } catch (error) {
+      failed = true;
+      log.event("error", "reload_failed", { what, message: (error as Error).message });
+    }
+  };
+  if (storesFile !== null) {
+    await attempt("stores", () => agent.setPinned(readStoresFile(storesFile)));
   }
+  await attempt("credentials", () => backend.reload());
+  if (!failed) log.event("info", "reloaded");
 }
