@@ -76,9 +76,9 @@ export class Agent {
   }
 
   /** Nothing is granted while the bucket contradicts us; null: it is put right. */
-  setMisconfigured(reason: string | null): void {
+  setMisconfigured(reason: string | null, check = "bucket"): void {
     this.#misconfigured = reason;
-    this.health.report("bucket", reason);
+    this.health.report(check, reason);
   }
 
   /** A tenure record written by anybody was heard of. */
@@ -251,8 +251,16 @@ export class Agent {
 
   /** How many of what there are now. */
   counts(): Counts {
-    const infos = [...this.#engine.slots.values()].map((slot) => this.#info(slot));
-    return { ...countsOf(infos), ...this.#callers.counts };
+    const { context } = this.#engine;
+    const counts = countsOf(this.#engine.stores(), this.#ports.clock.bootMs(), context);
+    const { held, waiting } = counts;
+    const mute = this.#mute ? { held: 0, waiting: waiting + held } : {};
+    return { ...counts, ...mute, ...this.#callers.counts };
+  }
+
+  /** How long ago the renewal was due that has waited longest for its acknowledgement; in ms. */
+  get renewalOverdueMs(): number {
+    return this.#engine.renewalOverdueMs;
   }
 
   #info(slot: Slot): LeaseInfo {

@@ -11,6 +11,7 @@ import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
 import { World, type WorldEffect } from "./effects.ts";
 import type { Slot } from "./slot.ts";
 import type { AgentOptions, AgentPorts } from "./types.ts";
+import { renewalOverdueMs } from "./views.ts";
 import { Wakes } from "./wakes.ts";
 
 /**
@@ -65,6 +66,11 @@ export class Engine {
     return Math.max(0, this.#ports.clock.bootMs() - this.#wakes.nextMs);
   }
 
+  /** How long ago the renewal was due that has waited longest for its acknowledgement; in ms. */
+  get renewalOverdueMs(): number {
+    return renewalOverdueMs(this.stores(), this.#ports.clock.bootMs(), this.#context);
+  }
+
   /** The TTL is known, or another. */
   setTtl(ttlMs: number): void {
     const { connected, downReason } = this.#context;
@@ -113,6 +119,11 @@ export class Engine {
       slot.store.pinned = true;
       this.dispatch(slot, { type: "tick" });
     }
+  }
+
+  /** The stores that are known. */
+  *stores(): Generator<Store> {
+    for (const { store } of this.slots.values()) yield store;
   }
 
   /** The store, made known if it is not. */

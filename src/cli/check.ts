@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import type { StatusResult } from "../client/mod.ts";
 import { clientOptions, clientOptionsOf } from "./options.ts";
+export { checkLine } from "./check_line.ts";
 import type { Context } from "./program.ts";
 
 /** Defines `agent check`, which `agent --check` stands for. */
@@ -13,6 +14,7 @@ export function defineCheck(program: Command, context: Context): void {
     .addHelpText("after", HELP);
   clientOptions(command).action(async () => {
     const { withAgent } = await import("./agent.ts");
+    const { checkLine } = await import("./check_line.ts");
     const { EXIT, Failure } = await import("./failure.ts");
     const { print, printJson } = await import("./output.ts");
     const options = clientOptionsOf(command);
@@ -34,15 +36,6 @@ export function defineCheck(program: Command, context: Context): void {
 /** What `--check --json` tells. */
 function checkOf({ healthy, node, state, checks, warnings }: StatusResult) {
   return { healthy, reachable: true, node, state, checks, warnings };
-}
-
-/** Failing checks and warnings by name, all in one line. */
-export function checkLine({ healthy, node, checks, warnings, counts }: StatusResult): string {
-  const failing = checks.filter((each) => !each.ok).map((each) => `${each.name}: ${each.message}`);
-  const verdict = healthy ? `healthy: ${node} holds ${counts.held} stores` : "unhealthy";
-  const parts = [verdict, ...failing, ...warnings.map((each) => `warning: ${each}`)];
-  // Messages can hold line breaks, which would make two lines of it.
-  return parts.join("; ").replace(/\s+/g, " ");
 }
 
 const HELP = `

@@ -9,7 +9,8 @@ import { BootClock, SystemTimers } from "../disk/boot_clock.ts";
 import { FlockLockFiles } from "../disk/lock_files.ts";
 import { StateDir, StateDirError } from "../disk/state_dir.ts";
 import { SetupError } from "../nats/setup_error.ts";
-import { type Log, openLog } from "../service/log.ts";
+import { isJournal, type Log, openLog } from "../service/log.ts";
+import { QuietLog } from "../service/quiet_log.ts";
 import { SocketError } from "../socket/path_checks.ts";
 import { setDescriptorLimit } from "../sys/process.ts";
 import { VERSION } from "../version.ts";
@@ -18,6 +19,8 @@ import { Lifetime } from "./lifetime.ts";
 import { StateMemory } from "./memory.ts";
 import { LogObserver } from "./observer.ts";
 import { lockLimit } from "../socket/limits.ts";
+import type { StatusResult } from "../socket/protocol.ts";
+import type { Monitoring } from "./monitoring.ts";
 import { openSocket, type Surface } from "./surface.ts";
 import { statusOf } from "./status.ts";
 import { readStoresFile } from "./stores_file.ts";
@@ -32,7 +35,7 @@ const EXIT_CONFIG = 78;
  * 78 when the setup is contradicted.
  */
 export async function startAgent(options: RunOptions): Promise<number> {
-  const log = openLog(options.log);
+  const log = new QuietLog(openLog({ ...options.log, journal: isJournal(process.env) }));
   try {
     return await run(options, log);
   } catch (error) {
@@ -40,13 +43,18 @@ export async function startAgent(options: RunOptions): Promise<number> {
     if (exit === null) throw error;
     log.event("error", "failed", { message: (error as Error).message, exit });
     return exit;
+  } finally {
+    log.close();
   }
 }
 
 function exitOf(error: unknown): number | null {
-  if (error instanceof SocketError || error instanceof SetupError) return error.exit;
   if (error instanceof StateDirError) return error.exitCode;
-  return error instanceof StoresFileError ? EXIT_CONFIG : null;
+  if (error instanceof StoresFileError) return EXIT_CONFIG;
+  // By name: the class is in a module that is loaded only where it is needed.
+  const known = error instanceof SocketError || error instanceof SetupError ||
+    (error as Error).name === "HttpError";
+  return known ? (error as SocketError).exit : null;
 }
 
 class StoresFileError extends Error {}
@@ -73,12 +81,15 @@ async function run(options: RunOptions, log: Log): Promise<number> {
   const { lifetime } = parts;
   const onHangUp = () => void lifetime.reload(() => reload(options, parts, log));
   process.on("SIGHUP", onHangUp);
+  let monitoring: Monitoring | null = null;
   try {
+    monitoring = await monitor(options, parts, log);
     await parts.surface.listen(options.socketPath);
     return await lifetime.run();
   } finally {
     process.off("SIGHUP", onHangUp);
     await parts.surface.stop();
+    await monitoring?.stop();
     parts.agent.close();
     await parts.backend.stop();
     parts.observer.close();
@@ -94,6 +105,26 @@ interface Parts {
   readonly surface: Surface;
   readonly lifetime: Lifetime;
   readonly observer: LogObserver;
+  readonly status: () => StatusResult;
+}
+
+/** Serves metrics and health where asked to; else their code is not even loaded. */
+async function monitor(
+  { httpAddress }: RunOptions,
+  { agent, backend, observer, status }: Parts,
+  log: Log,
+): Promise<Monitoring | null> {
+  if (httpAddress === null) return null;
+  const { startMonitoring } = await import("./monitoring.ts");
+  const monitoring = await startMonitoring({
+    address: httpAddress,
+    agent,
+    status,
+    coordinatorUp: () => backend.facts().connected,
+  });
+  observer.also = monitoring.observer;
+  log.event("info", "monitoring", { http: httpAddress, port: monitoring.port });
+  return monitoring;
 }
 
 /** Joins agent, coordinator and socket: each knows the others only by what it is handed here. */
@@ -145,24 +176,21 @@ function join(
     observer,
   });
   const startedMs = clock.bootMs();
-  const surface: Surface = openSocket(agent, {
-    options,
-    memory,
-    log,
-    descriptors: made.descriptors,
-    status: () =>
-      statusOf({
-        agent: agent!,
-        memory,
-        lockPath: options.lockPath,
-        startedMs,
-        nowMs: () => clock.bootMs(),
-        coordinator: () => backend.facts(),
-        warnings: () => backend.warnings(),
-        connections: () => surface.connections,
-      }),
-  });
-  return { agent, backend, surface, lifetime, observer };
+  const status = () =>
+    statusOf({
+      agent: agent!,
+      memory,
+      lockPath: options.lockPath,
+      startedMs,
+      nowMs: () => clock.bootMs(),
+      coordinator: () => backend.facts(),
+      aheadMs: () => backend.aheadMs(),
+      warnings: () => backend.warnings(),
+      connections: () => surface.connections,
+    });
+  const { descriptors } = made;
+  const surface: Surface = openSocket(agent, { options, memory, log, descriptors, status });
+  return { agent, backend, surface, lifetime, observer, status };
 }
 
 function pinnedOf(path: string): Set<string> {

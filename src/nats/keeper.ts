@@ -35,6 +35,7 @@ export class Keeper {
   #nextLink: Link | null = null;
   #ready = false;
   #ttlMs: number | null = null;
+  #aheadMs: number | null = null;
   #warnings: readonly Finding[] = [];
   /** Why newer credentials than those in use could not be used. */
   #refused: Finding | null = null;
@@ -83,6 +84,7 @@ export class Keeper {
       server: session?.link.server ?? null,
       version: session?.link.serverVersion ?? null,
       rttMs: session?.rttMs ?? null,
+      aheadMs: session === null ? null : this.#aheadMs,
     };
   }
 
@@ -191,6 +193,7 @@ export class Keeper {
       return LOOK_RETRY_MS;
     }
     if (!link.isUp) return 0;
+    this.#aheadMs = inspection.aheadMs;
     if (inspection.faults.length > 0) return this.#faulty(session, inspection.faults);
     const position = await session.follow(inspection.tenuresCreated, this.#position);
     if (!link.isUp) return 0;

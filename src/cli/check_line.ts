@@ -1,0 +1,11 @@
+/** The line of `agent --check`. */
+import type { StatusResult } from "../client/mod.ts";
+
+/** Failing checks and warnings by name, all in one line. */
+export function checkLine({ healthy, node, checks, warnings, counts }: StatusResult): string {
+  const failing = checks.filter((each) => !each.ok).map((each) => `${each.name}: ${each.message}`);
+  const verdict = healthy ? `healthy: ${node} holds ${counts.held} stores` : "unhealthy";
+  const parts = [verdict, ...failing, ...warnings.map((each) => `warning: ${each}`)];
+  // Messages can hold line breaks, which would make two lines of it.
+  return parts.join("; ").replace(/\s+/g, " ");
+}
