@@ -124,9 +124,11 @@ build_current() {
 
 # The executable is closed against its surroundings: whoever guards a write from a directory that
 # others can write must not run what they planted there. So: no .env and no bunfig.toml of the
-# working directory; options of its own, so that BUN_OPTIONS and the inspector's variables do not
-# count; no code made from strings, no native add-ons, no packages fetched at run time; and the
-# system's certificate authorities, which a compiled program would not know.
+# working directory; no code made from strings (nor from files, nor by the inspector, so that a
+# program with its variables set refuses to start), no native add-ons, no packages fetched at run
+# time; and the system's certificate authorities, which a compiled program would not know. The `--`
+# at the end keeps what BUN_OPTIONS puts in front of these from counting as options. Only
+# BUN_BE_BUN=1 still makes another program of it.
 #
 # --splitting: without it, whatever any module imports of the runtime is loaded at every start.
 compile_agent() {
@@ -134,7 +136,7 @@ compile_agent() {
     --minify --bytecode --format=esm --splitting \
     --no-compile-autoload-dotenv --no-compile-autoload-bunfig \
     --no-compile-autoload-tsconfig --no-compile-autoload-package-json \
-    --compile-exec-argv="--disallow-code-generation-from-strings=strict --no-addons --no-install --use-system-ca" \
+    --compile-exec-argv="--disallow-code-generation-from-strings=strict --no-addons --no-install --use-system-ca --" \
     9>&- >/dev/null
 }
 

@@ -4,7 +4,8 @@
  * @module
  */
 import type { Command } from "commander";
-import { createProgram, VERSION } from "../src/cli/program.ts";
+import { createProgram } from "../src/cli/program.ts";
+import { VERSION } from "../src/version.ts";
 
 /** A backslash would begin a request of troff's, and so would a dot or a quote that begins a line. */
 function text(line: string): string {

@@ -8,6 +8,8 @@
  */
 import type { Refusal } from "../lease/errors.ts";
 import * as refuse from "../lease/refusals.ts";
+import type { LeaseContext } from "../lease/state.ts";
+import type { Store } from "../lease/store.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
 import { Callers } from "./callers.ts";
 import { type Drained, Drains } from "./drain.ts";
@@ -25,7 +27,7 @@ import type {
   LeaseInfo,
   Verified,
 } from "./types.ts";
-import { countsOf, infoOf, lookUp, pageOf, readHistory } from "./views.ts";
+import { infoOf, lookUp, pageOf, readHistory } from "./views.ts";
 import { Watches } from "./watches.ts";
 
 /** The agent of one host. */
@@ -251,16 +253,18 @@ export class Agent {
 
   /** How many of what there are now. */
   counts(): Counts {
-    const { context } = this.#engine;
-    const counts = countsOf(this.#engine.stores(), this.#ports.clock.bootMs(), context);
-    const { held, waiting } = counts;
-    const mute = this.#mute ? { held: 0, waiting: waiting + held } : {};
-    return { ...counts, ...mute, ...this.#callers.counts };
+    return { ...this.#engine.counts(this.#mute), ...this.#callers.counts };
   }
 
   /** How long ago the renewal was due that has waited longest for its acknowledgement; in ms. */
   get renewalOverdueMs(): number {
     return this.#engine.renewalOverdueMs;
+  }
+
+  /** A store that is known here, with what it looks at; for the simulator's checkers. */
+  inspect(code: string): { readonly store: Store; readonly context: LeaseContext } | null {
+    const slot = this.#engine.slots.get(code);
+    return slot === undefined ? null : { store: slot.store, context: this.#engine.context };
   }
 
   #info(slot: Slot): LeaseInfo {

@@ -10,8 +10,8 @@ import type { StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
 import { World, type WorldEffect } from "./effects.ts";
 import type { Slot } from "./slot.ts";
-import type { AgentOptions, AgentPorts } from "./types.ts";
-import { renewalOverdueMs } from "./views.ts";
+import type { AgentOptions, AgentPorts, Counts } from "./types.ts";
+import { countsOf, renewalOverdueMs } from "./views.ts";
 import { Wakes } from "./wakes.ts";
 
 /**
@@ -64,6 +64,12 @@ export class Engine {
   /** How late the most overdue store is, in milliseconds: 0 while timers are in time. */
   get overdueMs(): number {
     return Math.max(0, this.#ports.clock.bootMs() - this.#wakes.nextMs);
+  }
+
+  /** How many stores are what; `mute`: none counts as held. */
+  counts(mute: boolean): Pick<Counts, "held" | "waiting" | "foreign"> {
+    const counts = countsOf(this.stores(), this.#ports.clock.bootMs(), this.#context);
+    return mute ? { ...counts, held: 0, waiting: counts.waiting + counts.held } : counts;
   }
 
   /** How long ago the renewal was due that has waited longest for its acknowledgement; in ms. */
@@ -203,7 +209,22 @@ export class Engine {
   #inherits(incarnation: string): Inheritance | null {
     const { memory } = this.#ports;
     if (!memory.previousIncarnations.has(incarnation)) return null;
-    return { clientsGone: memory.clientsGone(this.#current) };
+    const clientsGone = memory.clientsGone(this.#current) && this.#isUnlocked(this.#current);
+    return { clientsGone };
+  }
+
+  /**
+   * Whether nobody has the store locked. A client that died can have left a process behind that
+   * writes on, and has the lock: the journal of grants does not know it.
+   */
+  #isUnlocked(store: string): boolean {
+    let unlocked = false;
+    const cancel = this.#ports.locks.lock(store, -Infinity, (result) => {
+      if (result.kind === "locked") result.close();
+      unlocked = result.kind === "locked" || result.kind === "unknown_store";
+    });
+    cancel();
+    return unlocked;
   }
 
   /** Sets the timer for the earliest wake, if it is not set for that or earlier. */
@@ -223,6 +244,8 @@ export class Engine {
     for (let i = 0; i < TICK_SLICE; i++) {
       const slot = this.#wakes.takeDue(nowMs);
       if (slot === undefined) break;
+      // Forgotten since: the store may have been made known again, as another object.
+      if (this.slots.get(slot.store.code) !== slot) continue;
       this.dispatch(slot, { type: "tick" });
     }
     this.#schedule();

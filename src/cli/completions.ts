@@ -1,6 +1,6 @@
 /** `agent completions`: what a shell needs to complete the command line. */
 import type { Command } from "commander";
-import type { Context } from "./program.ts";
+import type { Context } from "./context.ts";
 
 /** Defines `agent completions`. */
 export function defineCompletions(program: Command, _context: Context): void {

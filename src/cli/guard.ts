@@ -1,7 +1,7 @@
 /** `agent guard`: runs a command while this node holds a store's lease. */
 import type { Command } from "commander";
 import { durationOption } from "./options.ts";
-import type { Context } from "./program.ts";
+import type { Context } from "./context.ts";
 
 interface GuardOptions {
   wait?: number;

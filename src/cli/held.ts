@@ -1,7 +1,7 @@
 /** `agent held`: may this node write? */
 import type { Command } from "commander";
 import { clientOptions, clientOptionsOf } from "./options.ts";
-import type { Context } from "./program.ts";
+import type { Context } from "./context.ts";
 
 /** Defines `agent held`. */
 export function defineHeld(program: Command, context: Context): void {

@@ -1,7 +1,7 @@
 /** `agent history`: who held a store. */
 import type { Command } from "commander";
 import { clientOptions, clientOptionsOf } from "./options.ts";
-import type { Context } from "./program.ts";
+import type { Context } from "./context.ts";
 
 /** Defines `agent history`. */
 export function defineHistory(program: Command, _context: Context): void {

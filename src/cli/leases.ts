@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { Connection, LeaseInfo } from "../client/mod.ts";
 import { clientOptions, clientOptionsOf } from "./options.ts";
-import type { Context } from "./program.ts";
+import type { Context } from "./context.ts";
 
 /** Defines `agent leases`. */
 export function defineLeases(program: Command, _context: Context): void {

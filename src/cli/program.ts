@@ -3,7 +3,8 @@
  * @module
  */
 import { Command, CommanderError } from "commander";
-import manifest from "../../package.json" with { type: "json" };
+import { VERSION } from "../version.ts";
+import type { Context } from "./context.ts";
 import { EXIT, Failure } from "./failure.ts";
 import { say, writeStderr, writeStdout } from "./output.ts";
 import { defineCheck } from "./check.ts";
@@ -18,15 +19,6 @@ import { defineStatus } from "./status.ts";
 import { defineStepdown } from "./stepdown.ts";
 import { defineVerify } from "./verify.ts";
 import { defineWatch } from "./watch.ts";
-
-/** What a command is run with, and where it leaves its exit status. */
-export interface Context {
-  readonly env: Readonly<Record<string, string | undefined>>;
-  exit: number;
-}
-
-/** The version, as package.json has it. */
-export const VERSION: string = manifest.version;
 
 /** Builds the command line. Definitions are light; what a command needs is loaded by its action. */
 export function createProgram(context: Context): Command {

@@ -2,7 +2,7 @@
 import { Option } from "commander";
 import type { Command } from "commander";
 import type { RawFlags } from "./flag_values.ts";
-import type { Context } from "./program.ts";
+import type { Context } from "./context.ts";
 import { FLAGS, isRepeatable, twinOf } from "./run_flags.ts";
 import type { Flag } from "./run_flags.ts";
 

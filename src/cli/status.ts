@@ -1,7 +1,7 @@
 /** `agent status`: what the agent does. */
 import type { Command } from "commander";
 import { clientOptions, clientOptionsOf } from "./options.ts";
-import type { Context } from "./program.ts";
+import type { Context } from "./context.ts";
 
 /** Defines `agent status`. */
 export function defineStatus(program: Command, context: Context): void {

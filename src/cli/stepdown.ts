@@ -1,7 +1,7 @@
 /** `agent stepdown`: hands stores over to other nodes. */
 import type { Command } from "commander";
 import { clientOptions, clientOptionsOf, durationOption } from "./options.ts";
-import type { Context } from "./program.ts";
+import type { Context } from "./context.ts";
 
 /** Defines `agent stepdown`. */
 export function defineStepdown(program: Command, context: Context): void {

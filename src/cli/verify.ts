@@ -1,7 +1,7 @@
 /** `agent verify`: the commit-point check, inside a guarded command. */
 import type { Command } from "commander";
 import { clientOptions, clientOptionsOf } from "./options.ts";
-import type { Context } from "./program.ts";
+import type { Context } from "./context.ts";
 
 /** Defines `agent verify`. */
 export function defineVerify(program: Command, context: Context): void {

@@ -1,7 +1,7 @@
 /** `agent watch`: follows who holds stores. */
 import type { Command } from "commander";
 import { clientOptions, clientOptionsOf } from "./options.ts";
-import type { Context } from "./program.ts";
+import type { Context } from "./context.ts";
 
 /** Defines `agent watch`. */
 export function defineWatch(program: Command, _context: Context): void {

@@ -7,7 +7,7 @@
  */
 import { idle } from "./acquire.ts";
 import { claimOn, exploreForeign } from "./foreign.ts";
-import { onRecordRead, onRecordWritten } from "./record.ts";
+import { onRecordRead, onRecordWritten, onRenewed } from "./record.ts";
 import { beginRelease } from "./release.ts";
 import type {
   Found,
@@ -151,7 +151,7 @@ function onPut(
     case "ok": {
       const provenAtMs = context.rules.deadlineFromSend ? sentAtMs : nowMs;
       out.push({ type: "proven", seq, tookMs: nowMs - sentAtMs });
-      return {
+      const renewed: Ours = {
         ...state,
         revision: outcome.value,
         provenAtMs,
@@ -159,6 +159,7 @@ function onPut(
         doubt: null,
         dueAtMs: renewalDueMs(sentAtMs, outcome.value, context.timing),
       };
+      return onRenewed(renewed, seq, out);
     }
     case "conflict":
       // Refused again at what was read back: the read was stale, so not at once.

@@ -90,6 +90,11 @@ export type RecordStage =
   | { readonly at: "reading"; readonly seq: number }
   | { readonly at: "writing"; readonly seq: number; readonly expect: number }
   | { readonly at: "waiting"; readonly retryAtMs: number }
+  /**
+   * A record of an epoch not below ours was read: either our entry was displaced since, or the
+   * coordinator has gone back in time. A write numbered `fromSeq` or later tells.
+   */
+  | { readonly at: "suspect"; readonly recorded: number; readonly fromSeq: number }
   /** Acknowledged; `revision` is its key's revision in the tenures bucket. */
   | { readonly at: "done"; readonly revision: number };
 

@@ -63,6 +63,7 @@ export class Store {
       provenSeq: 0,
       lastAskedMs: options.nowMs,
       blocked: null,
+      stale: null,
       newerOnDisk: 0,
       dueMs: Infinity,
     };
@@ -149,6 +150,8 @@ export class Store {
   /** What an event leads to. `nowMs` is CLOCK_BOOTTIME, read before any effect is carried out. */
   handle(event: StoreEvent, nowMs: number, context: LeaseContext): StoreEffect[] {
     const m = this.#moment(nowMs, context);
+    // Compared at use, like every deadline: no tick may have come yet.
+    if (m.store.blocked !== null && nowMs >= m.store.blocked.untilMs) m.store.blocked = null;
     const wasOpen = isOpen(this.#state.lease, nowMs, context);
     if (event.type === "lease") m.stepLease(event.event);
     else {
@@ -226,7 +229,6 @@ export class Store {
   /** Tries to hold a wanted store; gives an unwanted one back once no write of ours can run. */
   #maintain(m: Moment): void {
     const { store, nowMs, context } = m;
-    if (store.blocked !== null && nowMs >= store.blocked.untilMs) store.blocked = null;
     const { lease } = store;
     const wanted = this.#wanted(nowMs, context);
     if (lease.phase === "idle" || lease.phase === "foreign") {

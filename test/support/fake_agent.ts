@@ -16,7 +16,7 @@ import type { ConnectionHandle, Handlers } from "../../src/socket/handlers.ts";
 import { SocketServer } from "../../src/socket/server.ts";
 import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { tryFlock } from "../../src/sys/flock.ts";
-import { peerOf, sendWithDescriptor } from "../../src/sys/unix_socket.ts";
+import { isSocketBound, peerOf, sendWithDescriptor } from "../../src/sys/unix_socket.ts";
 
 /** What a test can order. */
 export interface Order {
@@ -174,6 +174,7 @@ const server = new SocketServer({
   maxConnections: 100,
   descriptors: 1_024,
   maxInFlight: 1_000,
+  socketBound: isSocketBound,
   peerCredentials: peerOf,
   sendWithFd: sendWithDescriptor,
   mayConnect: () => null,

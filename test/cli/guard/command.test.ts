@@ -179,8 +179,8 @@ test("guard() names the holder and what to do when another node holds the store"
     },
   });
   expect((await agent.guard("true")).stderr).toBe(
-    "agent: Cannot guard store: another node holds it (it is held by node-2, 10.0.0.2:7000). " +
-      "Run it at 10.0.0.2:7000, or wait for the lease with --wait-lease --wait 1m\n",
+    "agent: Cannot guard store: another node holds it (node node-2 at 10.0.0.2:7000 holds it). " +
+      "With --wait-lease --wait 1m this command waits for it\n",
   );
 });
 
