@@ -165,11 +165,8 @@ export class Agent {
     const slot = this.#engine.slots.get(store);
     const info = slot === undefined ? null : this.#info(slot);
     if (info?.state === "self") return answer.ok(info);
-    if (!this.#engine.context.connected) {
-      return answer.fail(
-        refuse.unavailable(store, this.#engine.context.downReason ?? "not connected"),
-      );
-    }
+    const { connected, downReason = "not connected" } = this.#engine.context;
+    if (!connected) return answer.fail(refuse.unavailable(store, downReason));
     lookUp(store, this.options, this.#ports.coordinator, answer);
   }
 

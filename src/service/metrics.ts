@@ -39,8 +39,12 @@ export class Metrics {
   readonly #renewSeconds: Histogram;
   readonly #lost: Counter<"reason">;
   readonly #unguarded: Counter;
+  readonly #sources: MetricSources;
+  #now: ReturnType<MetricSources["now"]>;
 
   constructor(sources: MetricSources) {
+    this.#sources = sources;
+    this.#now = sources.now();
     const registers = [this.#registry];
     this.#guards = new Counter({
       name: "zit_agent_guard_total",
@@ -74,7 +78,7 @@ export class Metrics {
     // A series that appears only with its first event has no rate when it matters.
     for (const outcome of sources.outcomes) this.#guards.inc({ outcome }, 0);
     for (const reason of sources.lossReasons) this.#lost.inc({ reason }, 0);
-    this.#addGauges(sources);
+    this.#addGauges();
     this.#addProcess();
   }
 
@@ -98,6 +102,8 @@ export class Metrics {
 
   /** All of it, in the text format. */
   text(): Promise<string> {
+    // Once for all gauges: they count every store.
+    this.#now = this.#sources.now();
     return this.#registry.metrics();
   }
 
@@ -106,19 +112,24 @@ export class Metrics {
     return this.#registry.contentType;
   }
 
-  #addGauges({ version, node, now }: MetricSources): void {
-    this.#gauge("zit_agent_leases_held", "Stores this node may write now", () => now().held);
-    this.#gauge("zit_agent_grants_active", "Grants that their clients hold", () => now().grants);
-    this.#gauge("zit_agent_waiters", "Guards that wait", () => now().waiters);
+  #addGauges(): void {
+    const { version, node } = this.#sources;
+    this.#gauge("zit_agent_leases_held", "Stores this node may write now", () => this.#now.held);
+    this.#gauge(
+      "zit_agent_grants_active",
+      "Grants that their clients hold",
+      () => this.#now.grants,
+    );
+    this.#gauge("zit_agent_waiters", "Guards that wait", () => this.#now.waiters);
     this.#gauge(
       "zit_agent_coordinator_up",
       "1 while the coordinator can be used, 0 while all writes are refused",
-      () => Number(now().coordinatorUp),
+      () => Number(this.#now.coordinatorUp),
     );
     this.#gauge(
       "zit_agent_renew_overdue_seconds",
       "How long ago the renewal was due that has waited longest for its acknowledgement",
-      () => now().renewOverdueMs / 1_000,
+      () => this.#now.renewOverdueMs / 1_000,
     );
     const info = new Gauge({
       name: "zit_agent_build_info",
