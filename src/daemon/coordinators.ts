@@ -42,6 +42,8 @@ export interface BackendEvents {
   readonly log: Log;
   /** It was reached and its buckets fit. */
   onReached(): void;
+  /** It could not be reached, this time. */
+  onUnreachable(): void;
   /** It contradicts the setup. Before READY that ends the agent. */
   onFatal(problem: Problem): void;
 }
@@ -107,7 +109,7 @@ function filesOf({ credentials, tls }: NatsRunOptions): CredentialFiles {
 }
 
 function natsListener(
-  { agent, log, onReached, onFatal }: BackendEvents,
+  { agent, log, onReached, onUnreachable, onFatal }: BackendEvents,
   drift: () => { readonly message: string } | null,
 ): NatsListener {
   const warned = new Set<string>();
@@ -132,6 +134,7 @@ function natsListener(
     },
     onProblem(problem) {
       agent().setProblem(problem.message);
+      onUnreachable();
       if (!problem.fatal) return;
       agent().setMisconfigured(
         problem.message,

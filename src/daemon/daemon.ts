@@ -84,7 +84,7 @@ async function run(options: RunOptions, log: Log): Promise<number> {
   let monitoring: Monitoring | null = null;
   try {
     monitoring = await monitor(options, parts, log);
-    await parts.surface.listen(options.socketPath);
+    await parts.surface.listen(options.socketPath, lifetime.settled);
     return await lifetime.run();
   } finally {
     process.off("SIGHUP", onHangUp);
@@ -151,6 +151,7 @@ function join(
       agent: () => agent!,
       log,
       onReached: () => lifetime.onReached(),
+      onUnreachable: () => lifetime.onUnreachable(),
       onFatal: (problem) => lifetime.onFatal(problem),
     },
   );

@@ -14,6 +14,9 @@ import { feedWatchdog } from "./heartbeat.ts";
  */
 const READY_AFTER_MS = 5_000;
 
+/** How long callers that wait at an inherited socket wait to learn whether there is a coordinator. */
+const SETTLED_AFTER_MS = 1_500;
+
 /** How often systemd's status line is looked at; it is told when it is another. */
 const STATUS_MS = 5_000;
 
@@ -39,6 +42,9 @@ export class Lifetime {
   readonly #notifier: Notifier;
   readonly #ended: Promise<number>;
   #end!: (exit: number) => void;
+  /** Resolves once it is known whether the coordinator can be reached, or soon all the same. */
+  readonly settled: Promise<void>;
+  #settle!: () => void;
   #listening = false;
   #reached = false;
   #ready = false;
@@ -52,12 +58,20 @@ export class Lifetime {
       onError: (error) => options.log.event("warn", "notify_failed", { message: error.message }),
     });
     this.#ended = new Promise((resolve) => this.#end = resolve);
+    this.settled = new Promise((resolve) => this.#settle = resolve);
+    this.#later(SETTLED_AFTER_MS, () => this.#settle());
   }
 
   /** The coordinator was reached. */
   onReached(): void {
     this.#reached = true;
+    this.#settle();
     if (this.#listening) this.#beReady();
+  }
+
+  /** The coordinator could not be reached, this time. */
+  onUnreachable(): void {
+    this.#settle();
   }
 
   /** The coordinator contradicts the setup: fatal while starting, a refusal later. */

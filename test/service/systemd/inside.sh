@@ -59,7 +59,7 @@ check "with the credentials of /etc/credstore" until_ok 10 agent --check
 check "it holds its pinned store" until_ok 10 agent held demo
 check "the status line tells it" until_ok 10 sh -c 'systemctl show -p StatusText zit-agent | grep -q "1 held.*coordinator nats://"'
 pid=$(prop MainPID)
-check "it has no capabilities, and seccomp" grep -qzP 'CapEff:\t0+\n.*Seccomp:\t2' "/proc/$pid/status"
+check "it has no capabilities, and seccomp" grep -qzP '(?s)CapEff:\t0+\n.*Seccomp:\t2' "/proc/$pid/status"
 check "Bun's variables do not reach it" sh -c "! tr '\\0' '\\n' <'/proc/$pid/environ' | grep -qE '^(BUN|NODE)_'"
 check "a member of the group guards a write" as_forge agent guard demo -- true
 check "the lock file is the agent's and the group's" is "$(stat -c %U:%G:%a /var/lib/zit/demo/lease.lock)" zit-agent:zit:640
@@ -106,13 +106,13 @@ note "      $(cat /tmp/guards) guarded writes around it"
 
 # a long write at the stop
 mkdir -p /run/systemd/system/zit-agent.service.d
-printf '[Service]\nTimeoutStopSec=2s\n' >/run/systemd/system/zit-agent.service.d/short.conf
+printf '[Service]\nTimeoutStopSec=1s\n' >/run/systemd/system/zit-agent.service.d/short.conf
 systemctl daemon-reload; mark
-as_forge agent guard demo -- sh -c 'touch /tmp/writing; sleep 8; echo whole >/tmp/written' &
+as_forge agent guard demo -- sh -c 'touch /tmp/writing; sleep 4; echo whole >/tmp/written' &
 guard=$!
 until_ok 10 test -e /tmp/writing; start=$(now_ms)
 systemctl stop zit-agent
-note "      stop took $(($(now_ms) - start)) ms, for a write of 8 s, with TimeoutStopSec=2s"
+note "      stop took $(($(now_ms) - start)) ms, for a write of 4 s, with TimeoutStopSec=1s"
 check "a write under way finishes before the stop" is "$(cat /tmp/written 2>/dev/null)" whole
 check "and its guard succeeds" wait "$guard"
 check "systemd did not kill it" is "$(prop Result)" success
