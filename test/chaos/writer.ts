@@ -107,9 +107,8 @@ class SocketWriter {
         if (!this.#write(section, { ...base, epoch, seq })) return;
         await Bun.sleep(pauseMs);
       }
-      await section.release();
     } finally {
-      section.close();
+      await section.release();
     }
   }
 
@@ -187,8 +186,6 @@ class Section {
         this.#over = true;
         this.#history.note({ kind: "unverified", id, why: error.kind });
       }
-      // What cannot be verified is given back, or the turn would stay taken.
-      await this.#connection.call("release", { token }).catch(() => {});
     }
     return !this.#over;
   }
@@ -196,21 +193,16 @@ class Section {
   mayWrite(nowMs: number): boolean {
     if (!this.#over && nowMs > this.#deadlineMs - WRITE_MARGIN_MS) {
       this.#lost("deadline");
-      this.#connection.call("release", { token: this.#grant.token }).catch(() => {});
     }
     return !this.#over;
   }
 
+  /** Gives the grant back, dead or alive: the turn is taken until then. */
   async release(): Promise<void> {
     if (!this.#over) this.#history.note({ kind: "release", id: this.#grant.id });
     this.#over = true;
-    await this.#connection.call("release", { token: this.#grant.token }).catch(() => {});
-  }
-
-  /** Listens no more. */
-  close(): void {
-    this.#over = true;
     this.#stopListening();
+    await this.#connection.call("release", { token: this.#grant.token }).catch(() => {});
   }
 
   #extend(by: "verify" | "renewed", deadlineMs: number): void {
