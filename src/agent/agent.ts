@@ -8,6 +8,8 @@
  */
 import type { Refusal } from "../lease/errors.ts";
 import * as refuse from "../lease/refusals.ts";
+import type { LeaseContext } from "../lease/state.ts";
+import type { Store } from "../lease/store.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
 import { Callers } from "./callers.ts";
 import { type Drained, Drains } from "./drain.ts";
@@ -253,6 +255,12 @@ export class Agent {
   counts(): Counts {
     const infos = [...this.#engine.slots.values()].map((slot) => this.#info(slot));
     return { ...countsOf(infos), ...this.#callers.counts };
+  }
+
+  /** A store that is known here, with what it looks at; for the simulator's checkers. */
+  inspect(code: string): { readonly store: Store; readonly context: LeaseContext } | null {
+    const slot = this.#engine.slots.get(code);
+    return slot === undefined ? null : { store: slot.store, context: this.#engine.context };
   }
 
   #info(slot: Slot): LeaseInfo {

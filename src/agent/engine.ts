@@ -19,8 +19,14 @@ import { Wakes } from "./wakes.ts";
  */
 const TICK_SLICE = 256;
 
+/**
+ * Requests in flight at which stores that nobody waits for have to wait: enough to keep the
+ * connection busy over any round trip, few enough to be answered well before they time out.
+ */
+const WINDOW = 2_048;
+
 /** Effects that concern callers and watchers, not the world. */
-export type CallerEffect = Exclude<StoreEffect, WorldEffect | { type: "wake" }>;
+export type CallerEffect = Exclude<StoreEffect, WorldEffect | { type: "wake" | "defer" }>;
 
 /** What the engine tells its agent. */
 export interface EngineHooks {
@@ -39,6 +45,9 @@ export class Engine {
   readonly #world: World;
   readonly #wakes = new Wakes<Slot>();
   readonly #pending: { slot: Slot; event: StoreEvent }[] = [];
+  /** What waits for room on the connection. */
+  readonly #paced: { slot: Slot; event: StoreEvent }[] = [];
+  #pacedFrom = 0;
   #pinned: ReadonlySet<string> = new Set();
   #handling = false;
   #context: LeaseContext;
@@ -79,6 +88,7 @@ export class Engine {
       incarnation,
       rules,
       connected,
+      hasRoom: () => this.#world.inFlight < WINDOW,
       inherits: (id) => this.#inherits(id),
     };
   }
@@ -93,8 +103,12 @@ export class Engine {
     if (this.#context.connected === connected) return;
     this.#context = { ...this.#context, connected };
     const event: StoreEvent = { type: connected ? "connected" : "disconnected" };
-    for (const slot of [...this.slots.values()]) this.dispatch(slot, event);
+    for (const slot of [...this.slots.values()]) {
+      if (connected && slot.store.waiting === 0) this.#paced.push({ slot, event });
+      else this.dispatch(slot, event);
+    }
     if (connected) this.#wakePinned();
+    this.#drainPaced();
   }
 
   /** The stores to hold whether or not anybody asks; those left out are held on while asked for. */
@@ -111,8 +125,9 @@ export class Engine {
     for (const code of this.#pinned) {
       const slot = this.slot(code);
       slot.store.pinned = true;
-      this.dispatch(slot, { type: "tick" });
+      this.#paced.push({ slot, event: { type: "tick" } });
     }
+    this.#drainPaced();
   }
 
   /** The store, made known if it is not. */
@@ -135,6 +150,11 @@ export class Engine {
 
   /** Handles an event, and whatever its effects bring; within another event's handling, after it. */
   dispatch(slot: Slot, event: StoreEvent): void {
+    this.#run(slot, event);
+    this.#drainPaced();
+  }
+
+  #run(slot: Slot, event: StoreEvent): void {
     this.#pending.push({ slot, event });
     if (this.#handling) return;
     this.#handling = true;
@@ -148,6 +168,19 @@ export class Engine {
       this.#handling = false;
     }
     this.#schedule();
+  }
+
+  /** Handles what waits for room, as far as there is some. */
+  #drainPaced(): void {
+    if (this.#handling) return;
+    while (this.#pacedFrom < this.#paced.length && this.#world.inFlight < WINDOW) {
+      const { slot, event } = this.#paced[this.#pacedFrom++];
+      if (this.#pacedFrom === this.#paced.length) {
+        this.#paced.length = 0;
+        this.#pacedFrom = 0;
+      }
+      this.#run(slot, event);
+    }
   }
 
   /** Lets go of timer and locks at once. */
@@ -172,6 +205,8 @@ export class Engine {
     switch (effect.type) {
       case "wake":
         return this.#wakes.add(effect.atMs, slot);
+      case "defer":
+        return void this.#paced.push({ slot, event: { type: "tick" } });
       case "note":
       case "granted":
       case "refused":
@@ -192,7 +227,22 @@ export class Engine {
   #inherits(incarnation: string): Inheritance | null {
     const { memory } = this.#ports;
     if (!memory.previousIncarnations.has(incarnation)) return null;
-    return { clientsGone: memory.clientsGone(this.#current) };
+    const clientsGone = memory.clientsGone(this.#current) && this.#isUnlocked(this.#current);
+    return { clientsGone };
+  }
+
+  /**
+   * Whether nobody has the store locked. A client that died can have left a process behind that
+   * writes on, and has the lock: the journal of grants does not know it.
+   */
+  #isUnlocked(store: string): boolean {
+    let unlocked = false;
+    const cancel = this.#ports.locks.lock(store, -Infinity, (result) => {
+      if (result.kind === "locked") result.close();
+      unlocked = result.kind === "locked" || result.kind === "unknown_store";
+    });
+    cancel();
+    return unlocked;
   }
 
   /** Sets the timer for the earliest wake, if it is not set for that or earlier. */
@@ -212,6 +262,8 @@ export class Engine {
     for (let i = 0; i < TICK_SLICE; i++) {
       const slot = this.#wakes.takeDue(nowMs);
       if (slot === undefined) break;
+      // Forgotten since: the store may have been made known again, as another object.
+      if (this.slots.get(slot.store.code) !== slot) continue;
       this.dispatch(slot, { type: "tick" });
     }
     this.#schedule();

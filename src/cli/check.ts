@@ -23,10 +23,12 @@ export function defineCheck(program: Command, context: Context): void {
       context.exit = status.healthy ? EXIT.ok : EXIT.no;
     } catch (error) {
       // The line is the result: whoever monitors reads stdout, also when the answer is bad.
-      if (!(error instanceof Failure) || error.exit !== EXIT.unavailable) throw error;
-      if (options.json) printJson({ healthy: false, reachable: false, message: error.message });
-      else print(`unreachable: ${error.message}`);
-      context.exit = error.exit;
+      if (!(error instanceof Failure) || error.exit === EXIT.usage) throw error;
+      const reachable = error.exit !== EXIT.unavailable;
+      const { message } = error;
+      if (options.json) printJson({ healthy: false, reachable, message });
+      else print(oneLine(`${reachable ? "unhealthy" : "unreachable"}: ${message}`));
+      context.exit = reachable ? EXIT.no : EXIT.unavailable;
     }
   });
 }
@@ -41,8 +43,12 @@ export function checkLine({ healthy, node, checks, warnings, counts }: StatusRes
   const failing = checks.filter((each) => !each.ok).map((each) => `${each.name}: ${each.message}`);
   const verdict = healthy ? `healthy: ${node} holds ${counts.held} stores` : "unhealthy";
   const parts = [verdict, ...failing, ...warnings.map((each) => `warning: ${each}`)];
-  // Messages can hold line breaks, which would make two lines of it.
-  return parts.join("; ").replace(/\s+/g, " ");
+  return oneLine(parts.join("; "));
+}
+
+/** Messages can hold line breaks, which would make two lines of it. */
+function oneLine(text: string): string {
+  return text.replace(/\s+/g, " ");
 }
 
 const HELP = `

@@ -22,9 +22,9 @@ export function defineHolder(program: Command, _context: Context): void {
       holder.epoch === null ? null : `epoch ${holder.epoch}`,
       holder.since === null ? null : `since ${holder.since}`,
     ].filter((each) => each !== null).join(", ");
-    const node = holder.state === "self" ? `this node, ${holder.node},` : holder.node;
-    const text = holder.state === "free" ? "held by nobody" : `held by ${node} (${details})`;
-    print(`${store}: ${text.replace(" ()", "").replace(/,$/, "")}`);
+    const node = holder.state === "self" ? `this node, ${holder.node}` : holder.node;
+    const text = holder.state === "free" ? "held by nobody" : `held by ${node}`;
+    print(`${store}: ${text}${details && ` (${details})`}`);
   });
 }
 

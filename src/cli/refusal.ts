@@ -1,34 +1,27 @@
 /**
- * What a refusal tells a person to do.
+ * What a refusal tells a person.
  * @module
  */
 import type { AgentError } from "../client/mod.ts";
-import { formatDuration } from "./duration.ts";
 
-/** The agent's message, with the holder and a next step where it does not say them itself. */
+/** The agent's message, and who holds the store where it does not say that itself. */
 export function refusalText(error: AgentError): string {
   const message = error.message.replace(/\.$/, "");
   const { holder } = error;
-  const names = holder === null || message.includes(holder.node);
-  const where = names ? "" : ` (it is held by ${holder.node}, ${holder.address ?? "no address"})`;
-  const next = nextStep(error);
-  return `${message}${where}${next === "" ? "" : `. ${next}`}`;
+  if (holder === null || message.includes(holder.node)) return message;
+  const where = holder.address === null ? "" : ` at ${holder.address}`;
+  return `${message} (node ${holder.node}${where} holds it)`;
 }
 
-function nextStep({ kind, holder, retryAfterMs }: AgentError): string {
-  const soon = retryAfterMs === null ? "" : ` in ${formatDuration(retryAfterMs)}`;
+/** The flag with which a refused guard would wait; empty where waiting does not help. */
+export function waitHint({ kind }: AgentError, waited: boolean): string {
+  if (waited) return "";
   switch (kind) {
     case "not_holder":
-      return holder?.address
-        ? `Run it at ${holder.address}, or wait for the lease with --wait-lease --wait 1m`
-        : "Run it on that node, or wait for the lease with --wait-lease --wait 1m";
-    case "grace":
-      return `Try again${soon || " shortly"}, or wait with --wait`;
+      return ". With --wait-lease --wait 1m this command waits for it";
     case "busy":
-      return "Wait for your turn with --wait, as in --wait 30s";
-    case "limit":
-    case "draining":
-      return `Try again${soon || " later"}`;
+    case "grace":
+      return ". With --wait 30s this command waits for it";
     default:
       return "";
   }

@@ -29,7 +29,11 @@ export function claimOn(entry: FoundEntry, context: LeaseContext): Claim | null 
   if (entry.incarnation === context.incarnation) return "own";
   const inheritance = context.inherits(entry.incarnation);
   if (inheritance === null) return null;
-  return inheritance.clientsGone ? "inherited" : "inherited_owing";
+  if (inheritance.clientsGone) return "inherited";
+  // Its clients may write until deadlines up to a TTL from now. A grace that long waits for them;
+  // with a shorter one the entry must be left to age out, as that of any other holder.
+  const { graceMs, ttlMs } = context.timing;
+  return graceMs >= ttlMs ? "inherited_owing" : null;
 }
 
 /** A foreign entry was found: ask for its tenure record, to name its epoch. */

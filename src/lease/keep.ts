@@ -7,7 +7,7 @@
  */
 import { idle } from "./acquire.ts";
 import { claimOn, exploreForeign } from "./foreign.ts";
-import { onRecordRead, onRecordWritten } from "./record.ts";
+import { onRecordRead, onRecordWritten, onRenewed } from "./record.ts";
 import { beginRelease } from "./release.ts";
 import type {
   Found,
@@ -88,12 +88,17 @@ function settle(
   out: LeaseOutput[],
 ): LeaseState {
   if (state.phase !== "ours") return state;
-  if (state.releaseReason !== null && state.write === null && state.record.at !== "writing") {
+  if (state.releaseReason !== null && !isBusy(state)) {
     return beginRelease(state, nowMs, context, out);
   }
   const served = closeGrace(state, nowMs, out);
   if (!context.connected) return served;
   return renewIfDue(readIfDue(served, nowMs, out), nowMs, context, out);
+}
+
+/** Whether something is in flight whose answer a release has to wait for. */
+function isBusy({ write, record }: Ours): boolean {
+  return write !== null || record.at === "reading" || record.at === "writing";
 }
 
 /** A grace that was served in full is owed no more, nor is a stranger's. */
@@ -151,7 +156,7 @@ function onPut(
     case "ok": {
       const provenAtMs = context.rules.deadlineFromSend ? sentAtMs : nowMs;
       out.push({ type: "proven", seq, tookMs: nowMs - sentAtMs });
-      return {
+      const renewed: Ours = {
         ...state,
         revision: outcome.value,
         provenAtMs,
@@ -159,6 +164,7 @@ function onPut(
         doubt: null,
         dueAtMs: renewalDueMs(sentAtMs, outcome.value, context.timing),
       };
+      return onRenewed(renewed, seq, out);
     }
     case "conflict":
       // Refused again at what was read back: the read was stale, so not at once.

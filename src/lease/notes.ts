@@ -53,19 +53,24 @@ function onNote(m: Moment, note: LeaseNote, before: LeaseState): void {
     case "unreachable":
       onUnreachable(m, note.reason);
       return resolve(m);
-    case "stale": {
-      const { code } = m.store;
-      queue.refuseQueue(
-        m,
-        () => true,
-        () => refuse.staleEpoch(code, note.epoch, note.recorded),
-      );
+    case "stale":
+      m.store.stale = note;
+      refuseStale(m);
       return resolve(m);
-    }
     case "released":
+      // Whoever asked meanwhile would be told nothing better by another try.
+      refuseStale(m);
+      m.store.stale = null;
+      return;
     case "stuck":
       return;
   }
+}
+
+function refuseStale(m: Moment): void {
+  const { code, stale } = m.store;
+  if (stale === null) return;
+  queue.refuseQueue(m, () => true, () => refuse.staleEpoch(code, stale.epoch, stale.recorded));
 }
 
 /** First questions are answered: an attempt to hold the store has come to something. */
@@ -141,7 +146,10 @@ export function onAsk(m: Moment, id: number, held: boolean): void {
 /** Nothing is granted any more until `untilMs`. */
 export function onDrain(m: Moment, reason: string, untilMs: number): void {
   const { store, nowMs } = m;
-  store.blocked = { reason, untilMs };
+  // A step-down must not end a shutdown, nor a shorter one a longer.
+  if (store.blocked === null || untilMs > store.blocked.untilMs) {
+    store.blocked = { reason, untilMs };
+  }
   const refusal = refuse.draining(
     store.code,
     Number.isFinite(untilMs) ? untilMs - nowMs : undefined,
@@ -155,7 +163,10 @@ export function onDrain(m: Moment, reason: string, untilMs: number): void {
 export function sweep(m: Moment): void {
   const { store, nowMs } = m;
   store.dueMs = Infinity;
+  // First come first served, even if woken late: whose way is free by now has not waited in vain.
+  queue.advance(m);
   queue.sweepQueue(m);
+  commit.sweepLocks(m);
   commit.sweepProofs(m);
   granted.sweepVerifies(m);
   if (store.asks.some((ask) => nowMs >= ask.answerByMs)) resolve(m);

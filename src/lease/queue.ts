@@ -110,7 +110,12 @@ function patienceEnded(m: Moment, guard: Guard): Refusal | null {
   if (isOpen(lease, nowMs, context)) {
     const grace = gate4Grace(guard, lease, code, nowMs);
     if (typeof grace !== "string") return grace;
-    return nowMs < guard.untilMs ? null : refuse.turnTaken(code, firstPid(store));
+    if (nowMs < guard.untilMs) return null;
+    const turn = gate2Turn(guard, company(m), code, nowMs);
+    if (turn === "pass" && !context.connected) {
+      return refuse.unavailable(code, context.downReason ?? "not connected");
+    }
+    return refuse.turnTaken(code, firstPid(store));
   }
   if (guard.waitLease && nowMs >= guard.untilMs) {
     if (context.connected && lease.phase === "foreign") return refuse.notHolder(code, lease.holder);

@@ -30,11 +30,12 @@ export function onRecordRead(
   );
   if (owed === "stale" && context.rules.epochFloor) {
     const recorded = (record as TenureRecord).epoch;
-    out.push({ type: "stale", epoch: state.epoch, recorded });
+    // Whatever is in flight was sent before the record was read.
+    const fromSeq = state.seq + 1;
     return {
       ...state,
-      releaseReason: STALE,
-      record: { at: "waiting", retryAtMs: Infinity },
+      again: true,
+      record: { at: "suspect", recorded, fromSeq },
     };
   }
   const next = owe(state, owed === "grace", context, out);
@@ -48,6 +49,17 @@ export function onRecordRead(
     released: null,
   });
   return { ...next, seq, record: { at: "writing", seq, expect: revision } };
+}
+
+/**
+ * Our entry was renewed. If that was after a record of a newer epoch had been read, nobody has
+ * written the entry between the two: so the newer epoch is of a past that the coordinator has lost.
+ */
+export function onRenewed(state: Ours, seq: number, out: LeaseOutput[]): Ours {
+  const { record, epoch } = state;
+  if (record.at !== "suspect" || seq < record.fromSeq) return state;
+  out.push({ type: "stale", epoch, recorded: record.recorded });
+  return { ...state, releaseReason: STALE };
 }
 
 function isOurs(incarnation: string, state: Ours, context: LeaseContext): boolean {

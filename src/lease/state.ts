@@ -90,6 +90,11 @@ export type RecordStage =
   | { readonly at: "reading"; readonly seq: number }
   | { readonly at: "writing"; readonly seq: number; readonly expect: number }
   | { readonly at: "waiting"; readonly retryAtMs: number }
+  /**
+   * A record of an epoch not below ours was read: either our entry was displaced since, or the
+   * coordinator has gone back in time. A write numbered `fromSeq` or later tells.
+   */
+  | { readonly at: "suspect"; readonly recorded: number; readonly fromSeq: number }
   /** Acknowledged; `revision` is its key's revision in the tenures bucket. */
   | { readonly at: "done"; readonly revision: number };
 
@@ -229,6 +234,11 @@ export interface LeaseContext {
   readonly connected: boolean;
   /** Why it is down, in words for a refusal. */
   readonly downReason?: string;
+  /**
+   * Whether an attempt that nobody waits for may be made now. Very many at once would only time
+   * each other out; who is told no asks to be called when there is room. Default: always.
+   */
+  readonly hasRoom?: () => boolean;
   /** What this host's state directory knows of an incarnation; null: nothing, so it is foreign. */
   inherits(incarnation: string): Inheritance | null;
 }

@@ -63,7 +63,9 @@ export class Store {
       provenSeq: 0,
       lastAskedMs: options.nowMs,
       blocked: null,
+      stale: null,
       newerOnDisk: 0,
+      deferred: false,
       dueMs: Infinity,
     };
   }
@@ -149,6 +151,8 @@ export class Store {
   /** What an event leads to. `nowMs` is CLOCK_BOOTTIME, read before any effect is carried out. */
   handle(event: StoreEvent, nowMs: number, context: LeaseContext): StoreEffect[] {
     const m = this.#moment(nowMs, context);
+    // Compared at use, like every deadline: no tick may have come yet.
+    if (m.store.blocked !== null && nowMs >= m.store.blocked.untilMs) m.store.blocked = null;
     const wasOpen = isOpen(this.#state.lease, nowMs, context);
     if (event.type === "lease") m.stepLease(event.event);
     else {
@@ -226,11 +230,10 @@ export class Store {
   /** Tries to hold a wanted store; gives an unwanted one back once no write of ours can run. */
   #maintain(m: Moment): void {
     const { store, nowMs, context } = m;
-    if (store.blocked !== null && nowMs >= store.blocked.untilMs) store.blocked = null;
     const { lease } = store;
     const wanted = this.#wanted(nowMs, context);
     if (lease.phase === "idle" || lease.phase === "foreign") {
-      if (wanted && nowMs >= lease.retryAtMs) queue.seekLease(m);
+      if (wanted && nowMs >= lease.retryAtMs) this.#seek(m);
       return;
     }
     if (lease.phase !== "ours") return;
@@ -238,6 +241,17 @@ export class Store {
     if (wanted || lease.releaseReason !== null || store.passing.size > 0) return;
     if (context.rules.drainFirst && store.grants.mayStillWrite(nowMs)) return;
     m.stepLease({ type: "release", reason: store.blocked?.reason ?? "idle" });
+  }
+
+  /** Tries to acquire when nobody waits for it: when there is room, or later. */
+  #seek(m: Moment): void {
+    if (!m.context.connected) return;
+    if (m.context.hasRoom?.() ?? true) {
+      m.store.deferred = false;
+      return queue.seekLease(m);
+    }
+    if (!m.store.deferred) m.out.push({ type: "defer" });
+    m.store.deferred = true;
   }
 
   /** Asks for a tick at the next time that matters, unless an earlier one is on its way. */
@@ -252,7 +266,7 @@ export class Store {
     const { store, nowMs, context } = m;
     const wanted = this.#wanted(nowMs, context);
     let atMs = Math.min(store.dueMs, store.blocked?.untilMs ?? Infinity, granted.warnAtMs(m));
-    if (store.lease.phase === "ours" || (wanted && context.connected)) {
+    if (store.lease.phase === "ours" || (wanted && context.connected && !store.deferred)) {
       atMs = Math.min(atMs, wakeAtMs(store.lease, context));
     }
     if (!wanted && store.grants.lingerUntilMs > nowMs) {

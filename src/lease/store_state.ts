@@ -27,8 +27,12 @@ export interface StoreState {
   lastAskedMs: number;
   /** Set while nothing is granted because the store is drained. */
   blocked: { readonly reason: string; readonly untilMs: number } | null;
+  /** An epoch of ours that was found to be stale, while it is being given back. */
+  stale: { readonly epoch: number; readonly recorded: number } | null;
   /** The newest epoch above ours that the disk has shown; 0 for none. */
   newerOnDisk: number;
+  /** Whether an attempt to acquire waits for room. */
+  deferred: boolean;
   /** The earliest time at which a guard, a verify or a question has waited long enough. */
   dueMs: number;
 }

@@ -6,7 +6,7 @@
  * session of its own, without the terminal.
  * @module
  */
-import { accessSync, constants, statSync } from "node:fs";
+import { accessSync, constants, readFileSync, statSync } from "node:fs";
 import { constants as os } from "node:os";
 import { addressOf, libc, memory, putWord } from "./libc.ts";
 import { codeOf, ERRNO, SysError } from "./errno.ts";
@@ -71,6 +71,23 @@ export function pollJob(pid: number): JobChange | null {
   if ((word & 0xff) === 0x7f) return { kind: "stopped", signal: (word >> 8) & 0xff };
   if (low === 0) return { kind: "exited", status: (word >> 8) & 0xff };
   return { kind: "signalled", signal: low };
+}
+
+/**
+ * Reaps children of ours that have ended and that we did not start: orphans which became ours. Those
+ * in `ours` are left to whoever started them.
+ */
+export function reapOrphans(ours: ReadonlySet<number>): void {
+  let children: string;
+  try {
+    children = readFileSync(`/proc/self/task/${process.pid}/children`, "latin1");
+  } catch {
+    return; // a kernel without it: they are reaped when we end
+  }
+  for (const name of children.split(" ")) {
+    const pid = Number(name);
+    if (pid > 0 && !ours.has(pid)) libc.waitpid(pid, null, WNOHANG);
+  }
 }
 
 /** Signals a process group; returns whether it has a member left. Signal 0 only asks. */

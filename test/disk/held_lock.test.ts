@@ -89,10 +89,10 @@ test(
         dir.path,
         `
       const lock = mustLock(files, "s");
-      console.log("writing");
       for (let epoch = 1; ; epoch++) {
         const node = epoch % 2 ? "a" : "b".repeat(700);
         lock.writeFence({ ...fenceOf("s", epoch), node, incarnation: String(epoch) });
+        if (epoch === 1) console.log("writing");
       }`,
       );
       await writer.line();

@@ -93,7 +93,7 @@ const VIOLATIONS: Record<string, { files: Record<string, string>; report: string
       "src/client/x.ts": 'export type { S } from "../socket/server.ts";\n',
     },
     report: "src/client/x.ts:1: imports src/socket/server.ts; src/client may import only " +
-      "src/socket/protocol, src/lease/errors.ts, src/lease/store_code.ts",
+      "src/socket/protocol, src/socket/lines, src/lease/errors.ts, src/lease/store_code.ts",
   },
   "anything imports the command line": {
     files: { "src/socket/x.ts": "import '../cli/run.ts';\n" },

@@ -8,16 +8,9 @@ import { signalGroup } from "../../sys/job.ts";
 import { stepAt } from "./plan.ts";
 import type { Hold } from "./plan.ts";
 import { membersOf } from "./sweep.ts";
+import type { Target } from "./sweep.ts";
 
 const { SIGTERM, SIGKILL, SIGCONT } = constants.signals;
-
-/** The processes of a guarded command. */
-export interface Target {
-  /** The mark in their environment. */
-  readonly mark: string;
-  /** Their process group; null before the command was started, or where that is not known. */
-  readonly group: number | null;
-}
 
 /** How often to look for processes that are still being born while the others are killed, ms. */
 const SWEEP_EVERY_MS = 20;

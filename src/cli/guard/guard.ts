@@ -8,7 +8,7 @@ import { checkStore, socketOf } from "../agent.ts";
 import { formatDuration } from "../duration.ts";
 import { Failure } from "../failure.ts";
 import { say } from "../output.ts";
-import { refusalText } from "../refusal.ts";
+import { refusalText, waitHint } from "../refusal.ts";
 import { commandOf, findCommand } from "./command.ts";
 import type { GuardedCommand } from "./command.ts";
 import { requestLockedGrant } from "./locked_grant.ts";
@@ -71,7 +71,10 @@ async function ask(
       purpose: commandOf(command),
     }, socket);
   } catch (error) {
-    if (error instanceof AgentError) throw new Failure(refusalText(error), error.exit);
+    if (error instanceof AgentError) {
+      const waited = error.kind === "not_holder" ? request.waitLease : request.wait;
+      throw new Failure(refusalText(error) + waitHint(error, Boolean(waited)), error.exit);
+    }
     throw error;
   } finally {
     quiet();

@@ -17,9 +17,11 @@ export interface Ending {
 /** What a job needs of its surroundings. */
 export interface JobHooks {
   /** About to be stopped with the command, for an unknown time. */
-  readonly onSuspend: () => void;
+  readonly onSuspend?: () => void;
   /** Continued. */
-  readonly onResume: () => void;
+  readonly onResume?: () => void;
+  /** Something happened to children, perhaps to others than the command. */
+  readonly onChildren?: () => void;
 }
 
 /** A command in the process group `group`, started just now. */
@@ -38,6 +40,7 @@ export class Job {
     if (this.#terminal?.isOurs && isInteractive()) this.#giveTerminal();
     this.ended = new Promise((resolve) => {
       const look = () => {
+        hooks.onChildren?.();
         const ending = this.#look();
         if (ending === null) return;
         process.off("SIGCHLD", look);
@@ -103,7 +106,7 @@ export class Job {
   /** Stops us and our group as well, so that the shell shows its prompt, until it continues us. */
   #suspend(): void {
     if (!canBeStopped()) return this.#resume();
-    this.#hooks.onSuspend();
+    this.#hooks.onSuspend?.();
     const wasForeground = this.#terminal!.isOf(this.#group);
     this.#terminal!.takeBack(this.#group);
     this.#suspending = true;
@@ -119,6 +122,6 @@ export class Job {
   #resume(): void {
     if (this.#hadTerminal && this.#terminal?.isOurs) this.#terminal.give(this.#group);
     signalGroup(this.#group, SIGCONT);
-    this.#hooks.onResume();
+    this.#hooks.onResume?.();
   }
 }

@@ -13,6 +13,8 @@ const REPORT_WITHIN_MS = 500;
 
 /** The watchdog of one guarded command. */
 export class WatchdogLink {
+  /** The processes that were started for it. */
+  readonly pids = new Set<number>();
   #state: WatchdogState;
   #process: ReturnType<typeof startProcess>;
   #starts = 1;
@@ -20,7 +22,7 @@ export class WatchdogLink {
   /** Starts it at once: it is ready by the time that the grant is there. */
   constructor(mark: string) {
     this.#state = { mark, group: null, hold: null, grant: null, done: false };
-    this.#process = startProcess(() => this.#died());
+    this.#process = this.#start();
     this.#send();
   }
 
@@ -62,8 +64,14 @@ export class WatchdogLink {
       return;
     }
     this.#starts++;
-    this.#process = startProcess(() => this.#died());
+    this.#process = this.#start();
     this.#send();
+  }
+
+  #start(): ReturnType<typeof startProcess> {
+    const child = startProcess(() => this.#died());
+    this.pids.add(child.pid);
+    return child;
   }
 }
 

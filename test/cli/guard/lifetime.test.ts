@@ -96,6 +96,24 @@ test("guard() continues a stopped command so that it can end itself", async () =
   expect(await finish(child)).toMatchObject({ exit: 79, stdout: "ended\n" });
 });
 
+test("guard() ends a process that left the group, cleared its environment and lost its parents", async () => {
+  await using agent = await FakeAgent.start(TTL_MS);
+  const daemon = `trap "" TERM; echo $$ > pids; exec sleep 100`;
+  const script = `(env -i PATH="$PATH" setsid sh -c '${daemon}' &) ; exec sleep 100`;
+  const child = agent.spawn(["guard", "store", "--", "sh", "-c", script]);
+  const [pid] = await pidsOf(agent);
+  await agent.kill();
+  expect((await finish(child)).exit).toBe(79);
+  expect(isRunning(pid!)).toBe(false);
+});
+
+test("guard() reaps the orphans that it adopts", async () => {
+  await using agent = await FakeAgent.start(60_000);
+  const script = `for i in 1 2 3 4 5; do (sh -c 'sleep 0.05' &); done; sleep 0.4
+ps -o stat= --ppid $PPID | grep -c Z`;
+  expect((await agent.guard(script)).stdout).toBe("0\n");
+});
+
 test("guard() killed by SIGKILL: the lock stays with the command, which ends by the deadline (SPEC 3, 5)", async () => {
   await using agent = await FakeAgent.start(TTL_MS);
   const child = agent.spawn(["guard", "store", "--", "sh", "-c", STUBBORN]);

@@ -1,0 +1,310 @@
+/**
+ * What goes wrong, at random times, for random lengths.
+ * @module
+ */
+import type { SimNode } from "./node.ts";
+import type { Fault } from "./plan.ts";
+import { FIRST_REVISION } from "./trace.ts";
+import type { World } from "./world.ts";
+
+/** The faults of a world. */
+export interface Faults {
+  /** No new one begins. */
+  stop(): void;
+  /** Whatever still goes on ends, and what an operator would put right is put right. */
+  heal(): void;
+}
+
+/** Starts to break things. */
+export function startFaults(world: World): Faults {
+  const { plan, scheduler, random } = world;
+  const faults = new FaultSet(world);
+  let stopped = false;
+  const next = () => {
+    scheduler.after(random.about(plan.faultEveryMs), () => {
+      if (stopped) return;
+      faults.begin(random.pick(plan.faults));
+      next();
+    });
+  };
+  if (plan.faults.length > 0) next();
+  return {
+    stop: () => void (stopped = true),
+    heal: () => faults.heal(),
+  };
+}
+
+class FaultSet {
+  readonly #world: World;
+  /** How to end each fault that goes on. */
+  readonly #open = new Set<() => void>();
+  #low = 2 ** 40;
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  begin(fault: Fault): void {
+    const { random, nodes, plan } = this.#world;
+    const node = random.pick(nodes);
+    const store = random.pick(plan.stores);
+    switch (fault) {
+      case "partition":
+        return this.#partition(node, ["up", "down"]);
+      case "one_way":
+        return this.#partition(node, [random.pick(["up", "down"] as const)]);
+      case "reset":
+        return node.run?.link.drop();
+      case "freeze":
+        return this.#freeze();
+      case "failover":
+        return this.#failover();
+      case "jump":
+        return this.#jump();
+      case "delete_entry":
+        return this.#meddle(store, false);
+      case "overwrite_entry":
+        return this.#meddle(store, true);
+      case "remake_bucket":
+        return this.#remake("high");
+      case "low_bucket":
+        return this.#remake("low");
+      case "amnesia":
+        return this.#remake("amnesia");
+      case "pause_agent":
+      case "pause_host":
+        return this.#pause(node, random.chance(0.5));
+      case "crash":
+        return this.#crash(node);
+      case "reboot":
+        return this.#reboot(node);
+      case "wipe":
+        return this.#wipe(node);
+      case "drain":
+        return node.shutDown(() => this.#startLater(node));
+      case "stepdown":
+        return this.#stepdown(node, store);
+      case "remake_store":
+        return this.#remakeStore(node, store);
+      case "full_disk":
+        return this.#fullDisk(node);
+    }
+  }
+
+  /** Everything that goes on ends. */
+  heal(): void {
+    const { nodes, older, server, checks } = this.#world;
+    for (const end of [...this.#open]) end();
+    for (const node of nodes) {
+      for (const client of [...node.clients]) client.vanish();
+      if (node.run === null) node.start();
+    }
+    older?.stop();
+    if (checks.pastLost) {
+      // An operator makes the bucket again as it should have been made.
+      for (const store of this.#world.plan.stores) server.disturb(store);
+      server.remakeEntries(FIRST_REVISION + Math.ceil(this.#world.scheduler.nowMs));
+    }
+  }
+
+  #for(lengthMs: number, end: () => void): void {
+    let over = false;
+    const finish = () => {
+      if (over) return;
+      over = true;
+      this.#open.delete(finish);
+      end();
+    };
+    this.#open.add(finish);
+    this.#world.scheduler.after(lengthMs, finish);
+  }
+
+  /** Short, or long enough for deadlines to pass. */
+  #length(): number {
+    const { random, plan } = this.#world;
+    return random.chance(0.5) ? random.between(50, 2_000) : random.between(0.3, 2) * plan.ttlMs;
+  }
+
+  #partition(node: SimNode, directions: ("up" | "down")[]): void {
+    const { trace } = this.#world;
+    trace.add(node.label, `cut off (${directions.join(" and ")})`);
+    for (const direction of directions) node.block(direction);
+    this.#for(this.#length(), () => {
+      trace.add(node.label, `no longer cut off (${directions.join(" and ")})`);
+      for (const direction of directions) node.unblock(direction);
+    });
+  }
+
+  #freeze(): void {
+    const { server, trace } = this.#world;
+    if (server.frozen) return;
+    trace.add("server", "freezes");
+    server.freeze();
+    this.#impairServer(() => {
+      trace.add("server", "thaws");
+      server.thaw();
+    });
+  }
+
+  #failover(): void {
+    const { server, trace, random } = this.#world;
+    if (server.electing) return;
+    trace.add("server", "has no leader");
+    server.electing = true;
+    this.#impairServer(() => {
+      trace.add("server", "has a leader");
+      server.electing = false;
+      server.serveStale(random.between(0, 5_000));
+    });
+  }
+
+  #impairServer(end: () => void): void {
+    const { world } = { world: this.#world };
+    world.serverImpairedMs = Infinity;
+    world.checks.serverImpaired++;
+    this.#for(this.#length(), () => {
+      end();
+      if (--world.checks.serverImpaired === 0) world.serverImpairedMs = world.scheduler.nowMs;
+    });
+  }
+
+  #jump(): void {
+    const { server, trace, random, plan } = this.#world;
+    const ms = random.chance(0.5) ? plan.ttlMs * 1.1 : random.between(0, plan.ttlMs);
+    trace.add("server", `its clock jumps ahead by ${Math.round(ms)} ms`);
+    server.jump(ms);
+    for (const store of plan.stores) server.disturb(store);
+  }
+
+  #meddle(store: string, overwrite: boolean): void {
+    const { server, trace, nodes, random, checks } = this.#world;
+    const before = server.bucketGone ? null : server.entry(store);
+    if (before === null) return;
+    server.disturb(store);
+    trace.add("operator", `${overwrite ? "overwrites" : "deletes"} the entry of ${store}`);
+    const node = random.chance(0.5) ? "somebody" : random.pick(nodes).name;
+    checks.owners.meddled(store, before.value!.node, overwrite ? node : null);
+    server.meddle(store, overwrite ? { node, incarnation: null, address: null } : null);
+  }
+
+  #remake(how: "high" | "low" | "amnesia"): void {
+    const { server, trace, checks, scheduler, plan } = this.#world;
+    if (server.bucketGone) return;
+    for (const store of plan.stores) server.disturb(store);
+    if (how === "amnesia") {
+      trace.add("server", "loses both buckets, and starts them again from nothing");
+      checks.onAmnesia();
+      server.loseTenures();
+      return server.remakeEntries(this.#lowRevision());
+    }
+    trace.add("operator", `deletes the lease bucket`);
+    server.bucketGone = true;
+    this.#impairServer(() => {
+      trace.add(
+        "operator",
+        `makes the lease bucket again, ${how === "low" ? "badly" : "properly"}`,
+      );
+      server.bucketGone = false;
+      for (const store of plan.stores) server.disturb(store);
+      if (how === "low") checks.onPastLost();
+      server.remakeEntries(
+        how === "low" ? this.#lowRevision() : FIRST_REVISION + Math.ceil(scheduler.nowMs),
+      );
+    });
+  }
+
+  /**
+   * Below every revision there was, yet never the very same again: no compare-and-set can tell two
+   * lives of one revision apart.
+   */
+  #lowRevision(): number {
+    return (this.#low -= 1_000_000);
+  }
+
+  #pause(node: SimNode, awaitWrite: boolean): void {
+    const { trace } = this.#world;
+    if (node.paused || node.run === null) return;
+    // The worst moment is while an acknowledgement is on its way.
+    if (awaitWrite) return void (node.onWrite = () => this.#pause(node, false));
+    trace.add(node.label, "is paused");
+    node.pause();
+    const { run } = node;
+    this.#for(this.#length(), () => {
+      if (node.run !== run || !node.paused) return;
+      trace.add(node.label, "is resumed");
+      node.resume();
+    });
+  }
+
+  #crash(node: SimNode): void {
+    if (node.run === null) return;
+    node.kill();
+    this.#startLater(node);
+  }
+
+  #startLater(node: SimNode): void {
+    const { random, plan } = this.#world;
+    // As systemd restarts it, or as a person does.
+    const lengthMs = random.chance(0.6)
+      ? random.between(50, 500)
+      : random.between(0, 1.5 * plan.ttlMs);
+    this.#for(lengthMs, () => {
+      if (node.run === null) node.start();
+    });
+  }
+
+  #reboot(node: SimNode): void {
+    if (node.run === null) return;
+    node.powerOff();
+    this.#startLater(node);
+  }
+
+  #wipe(node: SimNode): void {
+    if (node.run === null) return;
+    node.kill();
+    node.wipe();
+    this.#startLater(node);
+  }
+
+  #stepdown(node: SimNode, store: string): void {
+    const { random, plan, trace, scheduler } = this.#world;
+    if (node.run === null) return;
+    const all = random.chance(0.3);
+    const forMs = random.between(0, plan.ttlMs / 2);
+    node.ask((agent) => {
+      trace.add(node.label, `steps down from ${all ? "every store" : store}`);
+      for (const each of all ? plan.stores : [store]) {
+        const untilMs = scheduler.nowMs + node.clock.perfectSpan(forMs);
+        node.steppedDownMs.set(each, Math.max(node.steppedDownMs.get(each) ?? 0, untilMs));
+      }
+      agent.stepdown(all ? null : store, forMs, () => {});
+    });
+  }
+
+  #remakeStore(node: SimNode, store: string): void {
+    const { trace, random, scheduler } = this.#world;
+    if (node.disk.file(store) === null) return;
+    trace.add(node.label, `the directory of ${store} is removed`);
+    node.disk.remove(store);
+    node.disk.missingMs.set(store, scheduler.nowMs);
+    const lengthMs = random.chance(0.5) ? 0 : random.between(0, 2_000);
+    this.#for(lengthMs, () => {
+      trace.add(node.label, `the directory of ${store} is made again`);
+      node.disk.make(store);
+      node.disk.missingMs.set(store, scheduler.nowMs);
+    });
+  }
+
+  #fullDisk(node: SimNode): void {
+    const { disk } = node;
+    const { scheduler, trace } = this.#world;
+    if (disk.full) return;
+    trace.add(node.label, "its disk is full");
+    disk.full = true;
+    this.#for(this.#length(), () => {
+      trace.add(node.label, "its disk has room again");
+      disk.full = false;
+      disk.fullMs = scheduler.nowMs;
+    });
+  }
+}
