@@ -51,6 +51,7 @@ export function statusOf(sources: StatusSources): StatusResult {
 const WELL = {
   coordinator: "reachable",
   bucket: "as this agent was told",
+  writes: "taken",
   renewals: "in time",
   lock_path: "usable",
   state_dir: "written",

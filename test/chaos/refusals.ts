@@ -199,8 +199,9 @@ function wrongLoss(
   if (faultsAround(evidence, lost.t, lost.t).length === 0) {
     return `lost (${lost.why}) on ${node}, and nothing was wrong`;
   }
+  // The client gave up by itself: it had no proof, and its lease may have gone on.
+  if (["closed", "unverified", "deadline"].includes(lost.why)) return null;
   // The tenure is over: whatever comes later is a new one (consul#4902).
-  if (lost.why === "closed") return null;
   const revived = evidence.attempts.find((other) =>
     other.grant !== null && other.id !== id && other.grant.store === store &&
     other.grant.node === node && other.grant.epoch === epoch && other.grant.t > lost.t

@@ -137,8 +137,13 @@ async function inject(world: World, kind: FaultKind): Promise<() => Promise<void
   const { targets, detail } = injected;
   world.history.note({ kind: "fault", fault, name: kind.name, targets, detail }, t);
   say(`${kind.name}: ${targets.join(", ")}${detail === undefined ? "" : ` (${detail})`}`);
+  const { heal } = injected;
+  if (heal === undefined) {
+    world.history.note({ kind: "healed", fault });
+    return () => Promise.resolve();
+  }
   return async () => {
-    await injected.heal?.();
+    await heal();
     world.history.note({ kind: "healed", fault });
   };
 }

@@ -81,8 +81,10 @@ class SocketWriter {
     const waitMs = this.#random.pick([0, 0, 500, 3_000]);
     const waitLease = this.#random.chance(0.5);
     const follow = this.#random.chance(0.5);
-    const writes = this.#random.int(1, 5);
-    const pauseMs = this.#random.pick([0, 5, 50, 400]);
+    // One in six writes long enough for a fault to come in between.
+    const long = this.#random.chance(1 / 6);
+    const writes = long ? this.#random.int(20, 80) : this.#random.int(1, 5);
+    const pauseMs = long ? 100 : this.#random.pick([0, 5, 50, 400]);
     const id = `${this.#prefix}${++this.#count}`;
     const base = { id, node, store };
     this.#history.note({ kind: "ask", ...base, via: "socket", waitMs, waitLease });
