@@ -87,7 +87,7 @@ function wrongRefusal(
     case "not_holder":
       return wrongHolder(refused, disturbed, evidence);
     case "grace":
-      return wrongGrace(refused, evidence);
+      return wrongGrace(fromMs, refused, evidence);
     case "busy":
       return somebodyElse(attempt, refused, evidence)
         ? null
@@ -152,19 +152,23 @@ function wrongHolder(
 }
 
 /** A grace has a bound, and nothing is granted before it is over. */
-function wrongGrace(refused: EventOf<"refused">, { setup, attempts }: Evidence): string | null {
-  const { retryAfterMs, node, store, t } = refused;
+function wrongGrace(
+  askedMs: number,
+  { retryAfterMs, node, store }: EventOf<"refused">,
+  { setup, attempts }: Evidence,
+): string | null {
   if (!(retryAfterMs! > 0 && retryAfterMs! <= setup.graceMs)) {
     return `grace on ${node} with ${retryAfterMs} ms to wait, of at most ${setup.graceMs}`;
   }
   const early = attempts.find(({ grant }) =>
-    grant?.node === node && grant.store === store && grant.t > t &&
-    grant.t < t + retryAfterMs! - EARLY_MS
+    grant?.node === node && grant.store === store && grant.t > askedMs &&
+    // Counted from the question: the answer was on its way for a while.
+    grant.t < askedMs + retryAfterMs! - EARLY_MS
   );
   return early === undefined
     ? null
     : `grace on ${node} for ${retryAfterMs} ms, but ${early.id} was granted after ` +
-      `${(early.grant!.t - t).toFixed(0)} ms`;
+      `${(early.grant!.t - askedMs).toFixed(0)} ms`;
 }
 
 /** Whether another request was waiting or granted on the host (with shared locks: on any). */
