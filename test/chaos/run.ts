@@ -41,6 +41,7 @@ const { values } = parseArgs({
     "keep-all": { type: "boolean", default: false },
     loopback: { type: "boolean", default: false },
     ttl: { type: "string", default: "4" },
+    grace: { type: "string" },
   },
 });
 
@@ -57,6 +58,7 @@ async function main(): Promise<number> {
     network: await makeNetwork(),
     ttlMs: Number(values.ttl) * 1_000,
     stores: ["alpha", "beta", "gamma"],
+    graceMs: Number(values.grace ?? values.ttl) * 1_000,
     suite: values.suite === "trixie" ? "trixie" : null,
     ...upgrade(dir),
   });
@@ -108,7 +110,8 @@ async function rounds(world: World): Promise<void> {
     const first = random.pick(kinds);
     const others = kinds.filter(({ area }) => area !== first.area);
     const chosen = others.length > 0 && random.chance(0.4) ? [first, random.pick(others)] : [first];
-    const durationMs = random.int(...(random.chance(0.5) ? SHORT_FAULT_MS : LONG_FAULT_MS));
+    const [leastMs, mostMs] = random.chance(0.5) ? SHORT_FAULT_MS : LONG_FAULT_MS;
+    const durationMs = random.int(leastMs, mostMs);
     const peaceful = round % PEACE_EVERY === 0;
     const pauseMs = random.int(...PAUSE_MS);
     const heals = [];

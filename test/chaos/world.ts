@@ -19,6 +19,8 @@ export interface Plan {
   readonly dir: string;
   readonly network: Network;
   readonly ttlMs: number;
+  /** The TTL; less only to see that the checker notices. */
+  readonly graceMs: number;
   readonly stores: readonly string[];
   /** A Debian suite whose nats-server is used; null for a fit one. */
   readonly suite: "trixie" | null;
@@ -105,7 +107,7 @@ export class World {
       kind: "setup",
       seed: plan.seed,
       ttlMs: plan.ttlMs,
-      graceMs: plan.ttlMs,
+      graceMs: plan.graceMs,
       nodes: AGENT_NAMES,
       stores: plan.stores,
       locks: this.locks,
@@ -130,7 +132,10 @@ export class World {
         faketime: name === steppable ? faketime : null,
         lockPath: join(locks, "{store}", "lease.lock"),
         password: this.passwords.get(name)!,
-        flags: ["--ttl", `${plan.ttlMs}ms`, "--drain", DRAIN],
+        flags: [
+          ...["--ttl", `${plan.ttlMs}ms`, "--grace", `${plan.graceMs}ms`],
+          ...["--drain", DRAIN],
+        ],
       });
     }));
     this.writers = this.agents.map((agent) =>
