@@ -96,6 +96,7 @@ class FaultSet {
     const { nodes, older, server, checks } = this.#world;
     for (const end of [...this.#open]) end();
     for (const node of nodes) {
+      node.onWrite = null;
       for (const client of [...node.clients]) client.vanish();
       if (node.run === null) node.start();
     }

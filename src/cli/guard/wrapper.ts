@@ -198,7 +198,8 @@ export class Wrapper {
     } else {
       watchdog.dismiss();
     }
-    if (await this.#release() === "lost") gone = true;
+    // A lost grant needs no release: it ends with our connection, also where the agent hangs.
+    if (!gone && await this.#release() === "lost") gone = true;
     if (!gone) return ending.status;
     const { command, grant } = this.#options;
     say(
