@@ -14,7 +14,7 @@ import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { AGENT } from "../support/real_agent.ts";
 import { check, type Verdict } from "./checker.ts";
 import { report } from "./check.ts";
-import { type FaultKind, FAULTS, type Injected } from "./faults.ts";
+import { type FaultKind, FAULTS, type Injected } from "./faults/mod.ts";
 import type { Event } from "./history.ts";
 import { Loopback, makeNamespaces, type Network } from "./network.ts";
 import { drawTimeline } from "./timeline.ts";
