@@ -90,6 +90,7 @@ function clockOf(aheadMs: number | null): { off: boolean; message: string } {
 const WELL = {
   coordinator: "reachable",
   bucket: "as this agent was told",
+  writes: "taken",
   renewals: "in time",
   lock_path: "usable",
   state_dir: "written",
