@@ -5,6 +5,7 @@
 import { coordinator } from "./coordinator.ts";
 import { guard } from "./guard.ts";
 import { held } from "./held.ts";
+import { scale } from "./scale.ts";
 import { socket } from "./socket.ts";
 import { start } from "./start.ts";
 
@@ -14,6 +15,7 @@ const BENCHMARKS: Readonly<Record<string, () => Promise<void>>> = {
   held,
   guard,
   start,
+  scale,
 };
 
 const names = process.argv.slice(2);

@@ -80,6 +80,7 @@ export class Agent {
   /** Nothing is granted while the bucket contradicts us; null: it is put right. */
   setMisconfigured(reason: string | null, check = "bucket"): void {
     this.#misconfigured = reason;
+    this.#watches.noticeAll(this.#engine.slots.values());
     this.health.report(check, reason);
   }
 
@@ -150,8 +151,7 @@ export class Agent {
     if (this.#mute) return done(false);
     const slot = this.#engine.slot(store);
     if (slot.store.resolved) return done(this.#heldNow(slot));
-    const id = this.#callers.ask(done);
-    this.#engine.dispatch(slot, { type: "ask", id });
+    this.#engine.dispatch(slot, { type: "ask", id: this.#callers.ask(done) });
   }
 
   #heldNow(slot: Slot): boolean {
@@ -183,10 +183,7 @@ export class Agent {
     readHistory(store, this.#ports.coordinator, answer);
   }
 
-  /**
-   * Tells `client` the state of the stores (all known, for null) and then each change; `begun` is
-   * told the watch's name before.
-   */
+  /** Tells `client` each change of the stores (null: all known) after `begun` got the watch's name. */
   watch(
     client: Client,
     stores: readonly string[] | null,
@@ -197,6 +194,13 @@ export class Agent {
     begun(subscription);
     for (const slot of named ?? []) this.#engine.dispatch(slot, { type: "tick" });
     this.#watches.tell(subscription, named ?? this.#engine.slots.values());
+  }
+
+  /** Calls `done` once the client's watches were told every change that was due. */
+  whenTold(client: Client, done: () => void): void {
+    const again = () => this.whenTold(client, done);
+    if (this.#watches.isBehind(client)) return client.onDrain(again);
+    return this.#engine.isTimely ? done() : void this.#ports.timers.after(1, again);
   }
 
   /** Ends a watch; false if the client has no such one. */
@@ -213,18 +217,15 @@ export class Agent {
     if (this.#draining) return;
     this.#draining = true;
     const slots = [...this.#engine.slots.values()];
-    this.#giveUp(slots, { reason: "shutdown", untilMs: Infinity }, done);
+    const block = { reason: "shutdown", untilMs: Infinity };
+    this.#drains.begin(slots, block, { forMs: this.options.drainMs, done });
   }
 
   /** The same for one store, or all (null), which are not acquired again for `forMs`. */
   stepdown(store: string | null, forMs: number | null, done: Drained): void {
     const slots = store === null ? [...this.#engine.slots.values()] : [this.#engine.slot(store)];
     const holdOffMs = forMs ?? this.#engine.context.timing.ttlMs;
-    const untilMs = this.#ports.clock.bootMs() + holdOffMs;
-    this.#giveUp(slots, { reason: "stepdown", untilMs }, done);
-  }
-
-  #giveUp(slots: Slot[], block: { reason: string; untilMs: number }, done: Drained): void {
+    const block = { reason: "stepdown", untilMs: this.#ports.clock.bootMs() + holdOffMs };
     this.#drains.begin(slots, block, { forMs: this.options.drainMs, done });
   }
 
@@ -234,8 +235,7 @@ export class Agent {
   }
 
   get state(): "starting" | "serving" | "draining" {
-    if (this.#draining) return "draining";
-    return this.#ttlKnown ? "serving" : "starting";
+    return this.#draining ? "draining" : this.#ttlKnown ? "serving" : "starting";
   }
 
   /** TTL and grace; null until the bucket was seen. */

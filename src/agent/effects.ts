@@ -38,11 +38,17 @@ export class World {
   readonly #options: AgentOptions;
   readonly #ports: AgentPorts;
   readonly #send: Send;
+  #inFlight = 0;
 
   constructor(options: AgentOptions, ports: AgentPorts, send: Send) {
     this.#options = options;
     this.#ports = ports;
     this.#send = send;
+  }
+
+  /** Requests to the coordinator that are not answered yet. */
+  get inFlight(): number {
+    return this.#inFlight;
   }
 
   /** Carries one effect out, at once. */
@@ -95,8 +101,11 @@ export class World {
     type: Exclude<LeaseEvent["type"], "acquire" | "prove" | "release" | "tick" | "connected">,
     { seq }: { seq: number },
   ): (outcome: Outcome<T>) => void {
-    return (outcome) =>
+    this.#inFlight++;
+    return (outcome) => {
+      this.#inFlight--;
       this.#send(slot, { type: "lease", event: { type, seq, outcome } as unknown as LeaseEvent });
+    };
   }
 
   #putTenure(slot: Slot, effect: Extract<WorldEffect, { type: "put_tenure" }>): void {

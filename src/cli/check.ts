@@ -14,7 +14,7 @@ export function defineCheck(program: Command, context: Context): void {
     .addHelpText("after", HELP);
   clientOptions(command).action(async () => {
     const { withAgent } = await import("./agent.ts");
-    const { checkLine } = await import("./check_line.ts");
+    const { checkLine, oneLine } = await import("./check_line.ts");
     const { EXIT, Failure } = await import("./failure.ts");
     const { print, printJson } = await import("./output.ts");
     const options = clientOptionsOf(command);
@@ -25,10 +25,12 @@ export function defineCheck(program: Command, context: Context): void {
       context.exit = status.healthy ? EXIT.ok : EXIT.no;
     } catch (error) {
       // The line is the result: whoever monitors reads stdout, also when the answer is bad.
-      if (!(error instanceof Failure) || error.exit !== EXIT.unavailable) throw error;
-      if (options.json) printJson({ healthy: false, reachable: false, message: error.message });
-      else print(`unreachable: ${error.message}`);
-      context.exit = error.exit;
+      if (!(error instanceof Failure) || error.exit === EXIT.usage) throw error;
+      const reachable = error.exit !== EXIT.unavailable;
+      const { message } = error;
+      if (options.json) printJson({ healthy: false, reachable, message });
+      else print(oneLine(`${reachable ? "unhealthy" : "unreachable"}: ${message}`));
+      context.exit = reachable ? EXIT.no : EXIT.unavailable;
     }
   });
 }

@@ -18,6 +18,19 @@ export function enterLock(m: Moment, guard: Guard): void {
   guard.at = "lock";
   const effect = m.store.locks.enter(guard);
   if (effect !== null) m.out.push(effect);
+  sweepLock(m, guard);
+}
+
+/** Ends the waits at a lock that others wait for longer. */
+export function sweepLocks(m: Moment): void {
+  for (const guard of m.store.passing.values()) sweepLock(m, guard);
+}
+
+function sweepLock(m: Moment, guard: Guard): void {
+  const lock = guard.at === "lock" ? m.store.locks.get(guard.lockId) : undefined;
+  if (lock === undefined || lock.state !== "waiting" || lock.untilMs <= guard.untilMs) return;
+  if (m.nowMs >= guard.untilMs) drop(m, guard, refuse.lockAwaited(m.store.code));
+  else dueAt(m.store, guard.untilMs);
 }
 
 /** The lock is ours; `epoch` is what its file says. */

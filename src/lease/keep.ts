@@ -88,12 +88,17 @@ function settle(
   out: LeaseOutput[],
 ): LeaseState {
   if (state.phase !== "ours") return state;
-  if (state.releaseReason !== null && state.write === null && state.record.at !== "writing") {
+  if (state.releaseReason !== null && !isBusy(state)) {
     return beginRelease(state, nowMs, context, out);
   }
   const served = closeGrace(state, nowMs, out);
   if (!context.connected) return served;
   return renewIfDue(readIfDue(served, nowMs, out), nowMs, context, out);
+}
+
+/** Whether something is in flight whose answer a release has to wait for. */
+function isBusy({ write, record }: Ours): boolean {
+  return write !== null || record.at === "reading" || record.at === "writing";
 }
 
 /** A grace that was served in full is owed no more, nor is a stranger's. */

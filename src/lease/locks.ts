@@ -12,6 +12,8 @@ export interface Lock {
   readonly id: number;
   readonly epoch: number;
   readonly shared: boolean;
+  /** Until when it is waited for. */
+  readonly untilMs: number;
   /** The guards and grants behind it. */
   readonly users: Set<number>;
   state: "waiting" | "locked";
@@ -45,6 +47,7 @@ export class Locks {
       id,
       epoch: guard.epoch,
       shared: guard.shared,
+      untilMs: guard.untilMs,
       users: new Set([guard.id]),
       state: "waiting",
       onDisk: null,

@@ -166,6 +166,7 @@ export function sweep(m: Moment): void {
   // First come first served, even if woken late: whose way is free by now has not waited in vain.
   queue.advance(m);
   queue.sweepQueue(m);
+  commit.sweepLocks(m);
   commit.sweepProofs(m);
   granted.sweepVerifies(m);
   if (store.asks.some((ask) => nowMs >= ask.answerByMs)) resolve(m);

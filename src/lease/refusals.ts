@@ -64,6 +64,16 @@ export function lockTaken(store: string, path: string, by: string | null): Refus
   };
 }
 
+/** The lock file is locked, and others of this host wait for it, too. */
+export function lockAwaited(store: string): Refusal {
+  return {
+    kind: "busy",
+    message:
+      `Cannot guard store ${store}: its lock file is locked, and other guards wait for it, ` +
+      "too; wait longer or try again",
+  };
+}
+
 /** No directory for the lock file. */
 export function unknownStore(store: string, path: string): Refusal {
   return {

@@ -43,10 +43,15 @@ export function beginRelease(
     clean: false,
     tries: 0,
   };
-  // A tenure that still owes a grace is not closed as clean: the displaced holder it waited for
-  // may still be finishing, so whoever comes next owes the grace too.
-  const owing = context.rules.graceCarried && nowMs < state.graceUntilMs;
-  if (state.record.at !== "done" || owing) return sendDelete(releasing, state.revision, out);
+  if (releasing.reason === STALE) return sendDelete(releasing, state.revision, out);
+  // A tenure that still owes a grace, or does not know yet, is not closed as clean, and its entry
+  // is left to age out: the displaced holder it waits for may still be finishing. Whoever comes
+  // next owes the grace, too, and a program that keeps none must not find the store free.
+  const owing = nowMs < state.graceUntilMs;
+  if (context.rules.graceCarried && (state.record.at !== "done" || owing)) {
+    return finish(releasing, nowMs, 0, context, out);
+  }
+  if (state.record.at !== "done") return sendDelete(releasing, state.revision, out);
   out.push({
     type: "put_tenure",
     seq,
@@ -87,11 +92,23 @@ export function stepReleasing(
         outcome.kind === "ok" && outcome.value.kind === "entry" &&
         claimOn(outcome.value, context) === "own" && state.tries < DELETE_TRIES
       ) return sendDelete(state, outcome.value.revision, out);
-      return finish(state, nowMs, 0, context, out);
+      return finish(sawStranger(state, outcome, out), nowMs, 0, context, out);
     }
     default:
       return state;
   }
+}
+
+/** An entry without headers in the place of ours: its program keeps no tenures, so a grace is owed. */
+function sawStranger(
+  state: Releasing,
+  outcome: Extract<LeaseEvent, { type: "entry_read" }>["outcome"],
+  out: LeaseOutput[],
+): Releasing {
+  const found = outcome.kind === "ok" ? outcome.value : null;
+  if (found?.kind !== "entry" || found.incarnation !== null || state.stranger) return state;
+  out.push({ type: "remember_stranger" });
+  return { ...state, stranger: true };
 }
 
 function onDeleted(

@@ -234,6 +234,11 @@ export interface LeaseContext {
   readonly connected: boolean;
   /** Why it is down, in words for a refusal. */
   readonly downReason?: string;
+  /**
+   * Whether an attempt that nobody waits for may be made now. Very many at once would only time
+   * each other out; who is told no asks to be called when there is room. Default: always.
+   */
+  readonly hasRoom?: () => boolean;
   /** What this host's state directory knows of an incarnation; null: nothing, so it is foreign. */
   inherits(incarnation: string): Inheritance | null;
 }

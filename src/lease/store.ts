@@ -65,6 +65,7 @@ export class Store {
       blocked: null,
       stale: null,
       newerOnDisk: 0,
+      deferred: false,
       dueMs: Infinity,
     };
   }
@@ -232,7 +233,7 @@ export class Store {
     const { lease } = store;
     const wanted = this.#wanted(nowMs, context);
     if (lease.phase === "idle" || lease.phase === "foreign") {
-      if (wanted && nowMs >= lease.retryAtMs) queue.seekLease(m);
+      if (wanted && nowMs >= lease.retryAtMs) this.#seek(m);
       return;
     }
     if (lease.phase !== "ours") return;
@@ -240,6 +241,17 @@ export class Store {
     if (wanted || lease.releaseReason !== null || store.passing.size > 0) return;
     if (context.rules.drainFirst && store.grants.mayStillWrite(nowMs)) return;
     m.stepLease({ type: "release", reason: store.blocked?.reason ?? "idle" });
+  }
+
+  /** Tries to acquire when nobody waits for it: when there is room, or later. */
+  #seek(m: Moment): void {
+    if (!m.context.connected) return;
+    if (m.context.hasRoom?.() ?? true) {
+      m.store.deferred = false;
+      return queue.seekLease(m);
+    }
+    if (!m.store.deferred) m.out.push({ type: "defer" });
+    m.store.deferred = true;
   }
 
   /** Asks for a tick at the next time that matters, unless an earlier one is on its way. */
@@ -254,7 +266,7 @@ export class Store {
     const { store, nowMs, context } = m;
     const wanted = this.#wanted(nowMs, context);
     let atMs = Math.min(store.dueMs, store.blocked?.untilMs ?? Infinity, granted.warnAtMs(m));
-    if (store.lease.phase === "ours" || (wanted && context.connected)) {
+    if (store.lease.phase === "ours" || (wanted && context.connected && !store.deferred)) {
       atMs = Math.min(atMs, wakeAtMs(store.lease, context));
     }
     if (!wanted && store.grants.lingerUntilMs > nowMs) {

@@ -62,6 +62,8 @@ export type StoreEffect =
   | LeaseMemo
   /** Something happened that logs, metrics and watchers want to know. */
   | { readonly type: "note"; readonly note: LeaseNote }
+  /** Tick the store when there is room for an attempt that nobody waits for. */
+  | { readonly type: "defer" }
   /** Tick the store at this time. */
   | { readonly type: "wake"; readonly atMs: number }
   | { readonly type: "lock"; readonly lockId: number; readonly untilMs: number }

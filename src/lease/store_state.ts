@@ -31,6 +31,8 @@ export interface StoreState {
   stale: { readonly epoch: number; readonly recorded: number } | null;
   /** The newest epoch above ours that the disk has shown; 0 for none. */
   newerOnDisk: number;
+  /** Whether an attempt to acquire waits for room. */
+  deferred: boolean;
   /** The earliest time at which a guard, a verify or a question has waited long enough. */
   dueMs: number;
 }

@@ -6,7 +6,7 @@
  * session of its own, without the terminal.
  * @module
  */
-import { accessSync, constants, statSync } from "node:fs";
+import { accessSync, constants, readFileSync, statSync } from "node:fs";
 import { constants as os } from "node:os";
 import { addressOf, libc, memory, putWord } from "./libc.ts";
 import { codeOf, ERRNO, SysError } from "./errno.ts";
@@ -73,6 +73,23 @@ export function pollJob(pid: number): JobChange | null {
   return { kind: "signalled", signal: low };
 }
 
+/**
+ * Reaps children of ours that have ended and that we did not start: orphans which became ours. Those
+ * in `ours` are left to whoever started them.
+ */
+export function reapOrphans(ours: ReadonlySet<number>): void {
+  let children: string;
+  try {
+    children = readFileSync(`/proc/self/task/${process.pid}/children`, "latin1");
+  } catch {
+    return; // a kernel without it: they are reaped when we end
+  }
+  for (const name of children.split(" ")) {
+    const pid = Number(name);
+    if (pid > 0 && !ours.has(pid)) libc.waitpid(pid, null, WNOHANG);
+  }
+}
+
 /** Signals a process group; returns whether it has a member left. Signal 0 only asks. */
 export function signalGroup(group: number, signal: number): boolean {
   try {
@@ -81,6 +98,15 @@ export function signalGroup(group: number, signal: number): boolean {
   } catch (error) {
     // EPERM: there are members, but none that we may signal (they changed their user).
     return codeOf(error) === "EPERM";
+  }
+}
+
+/** Signals a process; one that ended meanwhile, or is not ours to signal, is left alone. */
+export function signalProcess(pid: number, signal: number): void {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // As said.
   }
 }
 

@@ -71,6 +71,13 @@ test("agent --check: 69 in one line on stdout when there is no agent", async () 
   expect(result.stdout).toMatch(/^unreachable: .*\n$/);
 });
 
+test("agent --check: 1 when the agent answers, but will not have us", async () => {
+  await using agent = await FakeAgent.start();
+  await agent.order({ statusRefusal: { kind: "limit", message: "too many\nconnections" } });
+  expect(await agent.run(["--check"]))
+    .toMatchObject({ exit: 1, stdout: "unhealthy: too many connections\n", stderr: "" });
+});
+
 test("agent --check: 0 when healthy, 1 with each failing check named, one line", async () => {
   await using agent = await FakeAgent.start();
   expect(await agent.run(["--check"]))

@@ -33,6 +33,8 @@ export class SimClient implements Client {
   token = "";
   /** Whether it was told that its token is dead, or let it go itself. */
   tokenDead = false;
+  /** Whether it has asked to be rid of its grant. */
+  lettingGo = false;
   answered = false;
   over = false;
   /** The deadline it was last told, by the perfect clock. */
@@ -56,6 +58,11 @@ export class SimClient implements Client {
     this.#whenOver = whenOver;
     node.alive.add(this.pid);
     node.clients.add(this);
+  }
+
+  /** Whether its connection is gone, so that it hears no answers. */
+  get #isDeaf(): boolean {
+    return this.#orphan || (this.over && !this.lettingGo);
   }
 
   get #world() {
@@ -108,8 +115,13 @@ export class SimClient implements Client {
       const askedMs = scheduler.nowMs;
       const dead = this.tokenDead;
       agent.verify({ token, store }, {
-        ok: (verified) => checks.verified(this, { ...verified, askedMs, dead, asked: store }),
-        fail: (refusal) => checks.verifyFailed(this, refusal, store),
+        ok: (verified) => {
+          if (this.#isDeaf) return;
+          checks.verified(this, { ...verified, askedMs, dead, asked: store });
+        },
+        fail: (refusal) => {
+          if (!this.#isDeaf) checks.verifyFailed(this, refusal, store);
+        },
       });
     });
   }
@@ -153,11 +165,12 @@ export class SimClient implements Client {
     this.#world.checks.ended(this);
     this.node.ask((agent) => {
       const wasDead = this.tokenDead;
-      this.tokenDead = true;
+      this.lettingGo = true;
       agent.release(this.token, {
         ok: () => this.#world.checks.released(this, { wasDead, refusal: null }),
         fail: (refusal: Refusal) => this.#world.checks.released(this, { wasDead, refusal }),
       });
+      this.tokenDead = true;
       if (this.#world.random.chance(0.1) && this.node.run === run) this.#verify();
       agent.clientGone(this);
     });

@@ -29,6 +29,8 @@ export interface Wiring {
   readonly self: Entry & { readonly incarnation: string };
   readonly process: number;
   readonly ttlMs: number;
+  /** A write of an entry is on its way. */
+  onPut(): void;
   /** Runs something on the node, unless it is paused or another run of it has begun. */
   deliver(run: () => void): void;
   /** The perfect clock. */
@@ -74,6 +76,7 @@ export class SimCoordinator implements Coordinator {
       }
       done(outcome);
     });
+    this.#wiring.onPut();
   }
 
   deleteEntry(store: string, expect: number, done: Done<number>): void {

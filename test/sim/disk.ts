@@ -20,6 +20,8 @@ export interface LockFile {
   readonly inode: number;
   lockedBy: Description | null;
   fence: Fence | null;
+  /** The highest epoch at which a grant was made on it, for the checkers. */
+  highest: number;
 }
 
 /** A file system, of one host or shared by all. */
@@ -51,7 +53,7 @@ export class SimDisk {
     if (this.#missing.has(store)) return null;
     let file = this.#files.get(store);
     if (file === undefined) {
-      file = { inode: ++this.#lastInode, lockedBy: null, fence: null };
+      file = { inode: ++this.#lastInode, lockedBy: null, fence: null, highest: 0 };
       this.#files.set(store, file);
     }
     return file;

@@ -73,7 +73,7 @@ class FaultSet {
         return this.#remake("amnesia");
       case "pause_agent":
       case "pause_host":
-        return this.#pause(node);
+        return this.#pause(node, random.chance(0.5));
       case "crash":
         return this.#crash(node);
       case "reboot":
@@ -96,12 +96,14 @@ class FaultSet {
     const { nodes, older, server, checks } = this.#world;
     for (const end of [...this.#open]) end();
     for (const node of nodes) {
+      node.onWrite = null;
       for (const client of [...node.clients]) client.vanish();
       if (node.run === null) node.start();
     }
     older?.stop();
     if (checks.pastLost) {
       // An operator makes the bucket again as it should have been made.
+      for (const store of this.#world.plan.stores) server.disturb(store);
       server.remakeEntries(FIRST_REVISION + Math.ceil(this.#world.scheduler.nowMs));
     }
   }
@@ -220,9 +222,11 @@ class FaultSet {
     return (this.#low -= 1_000_000);
   }
 
-  #pause(node: SimNode): void {
+  #pause(node: SimNode, awaitWrite: boolean): void {
     const { trace } = this.#world;
     if (node.paused || node.run === null) return;
+    // The worst moment is while an acknowledgement is on its way.
+    if (awaitWrite) return void (node.onWrite = () => this.#pause(node, false));
     trace.add(node.label, "is paused");
     node.pause();
     const { run } = node;

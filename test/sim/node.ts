@@ -40,6 +40,8 @@ export class SimNode {
   state = new StateDir();
   run: Run | null = null;
   paused = false;
+  /** What is to happen as soon as a write of an entry is on its way. */
+  onWrite: (() => void) | null = null;
   /** How many faults block its messages, by direction. */
   readonly blocked = { up: 0, down: 0 };
   /** The last time it was paused, or not running. */
@@ -133,6 +135,11 @@ export class SimNode {
       process,
       ttlMs: world.plan.ttlMs,
       deliver: (run) => this.deliver(generation, false, run),
+      onPut: () => {
+        const { onWrite } = this;
+        this.onWrite = null;
+        if (onWrite !== null) world.scheduler.after(0, onWrite);
+      },
       perfectMs,
     });
     coordinator.onRead = (store, read) => {
@@ -166,8 +173,8 @@ export class SimNode {
       interestMs: world.plan.interestMs,
       drainMs: world.plan.drainMs,
       maxWaiters: 10_000,
-      maxLocks: 1_000_000,
       maxGrants: 1_024,
+      maxLocks: 10_000,
       standalone: null,
       rules: world.rules,
     }, {
@@ -286,7 +293,7 @@ function describeNote(note: LeaseNote): string {
     case "unreachable":
       return `no answer: ${note.reason}`;
     case "stuck":
-      return "is refused although nobody renews";
+      return `refused for ${Math.round(note.forMs)} ms, though nobody renews it`;
     case "proven":
       return "proven";
   }

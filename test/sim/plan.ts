@@ -103,8 +103,8 @@ export function drawPlan(random: Random): Plan {
     older: random.chance(0.25),
     sharedDisk: random.chance(0.3),
     pinned: random.chance(0.2),
-    serverRate: 1 + random.between(-CLOCK_ERROR, CLOCK_ERROR),
-    rates: Array.from({ length: nodes }, () => 1 + random.between(-CLOCK_ERROR, CLOCK_ERROR)),
+    serverRate: drawRate(random),
+    rates: Array.from({ length: nodes }, () => drawRate(random)),
     latencyMs: random.pick([0.3, 2, 20, 60]),
     lossRate: lossy ? random.between(0, 0.1) : 0,
     slowRate: lossy ? random.between(0, 0.1) : 0,
@@ -117,6 +117,11 @@ export function drawPlan(random: Random): Plan {
     thinkMs: random.pick([50, 300, 1_500]),
     safetyMs: random.between(4, 10) * ttlMs,
   };
+}
+
+/** Any rate within bounds, and more often than chance the bounds themselves. */
+function drawRate(random: Random): number {
+  return 1 + CLOCK_ERROR * (random.chance(0.5) ? random.pick([-1, 1]) : random.between(-1, 1));
 }
 
 function rarity(fault: Fault): number {

@@ -171,7 +171,8 @@ export class SimServer {
   }
 
   #goneAtMs(): number {
-    return this.clockMs + this.#options.ttlMs + this.#random.between(0, MAX_LATE_MS);
+    const lateMs = this.#random.chance(0.5) ? 0 : this.#random.between(0, MAX_LATE_MS);
+    return this.clockMs + this.#options.ttlMs + lateMs;
   }
 
   #look<V>(bucket: Bucket<V>, store: string): Message<V> | null {

@@ -30,6 +30,8 @@ export interface Order {
   readonly delayMs?: number;
   /** What `status` answers, in part. */
   readonly status?: Record<string, unknown>;
+  /** What `status` is refused with; null for answered. */
+  readonly statusRefusal?: Refusal | null;
   /** Stores that `held` answers true for. */
   readonly held?: readonly string[];
 }
@@ -48,6 +50,7 @@ const ttlMs = Number(ttlText);
 const grants = new Map<string, Grant>();
 let renew = true;
 let refuse: Refusal | null = null;
+let statusRefusal: Refusal | null = null;
 let delayMs = 0;
 let held: readonly string[] = [];
 let epoch = 40;
@@ -149,6 +152,7 @@ const handlers: Handlers = {
     });
   },
   status(_params, _connection, reply) {
+    if (statusRefusal !== null) return reply.fail(statusRefusal);
     reply.ok(status as never);
   },
   leases({ after }, _connection, reply) {
@@ -202,6 +206,7 @@ setInterval(() => {
 function obey(order: Order): void {
   renew = order.renew ?? renew;
   if (order.refuse !== undefined) refuse = order.refuse;
+  if (order.statusRefusal !== undefined) statusRefusal = order.statusRefusal;
   delayMs = order.delayMs ?? delayMs;
   held = order.held ?? held;
   status = { ...status, ...order.status };

@@ -4,20 +4,13 @@
  */
 import { constants } from "node:os";
 import { bootTimeMs } from "../../sys/boot_time.ts";
-import { signalGroup } from "../../sys/job.ts";
+import { signalGroup, signalProcess } from "../../sys/job.ts";
 import { stepAt } from "./plan.ts";
 import type { Hold } from "./plan.ts";
 import { membersOf } from "./sweep.ts";
+import type { Target } from "./sweep.ts";
 
 const { SIGTERM, SIGKILL, SIGCONT } = constants.signals;
-
-/** The processes of a guarded command. */
-export interface Target {
-  /** The mark in their environment. */
-  readonly mark: string;
-  /** Their process group; null before the command was started, or where that is not known. */
-  readonly group: number | null;
-}
 
 /** How often to look for processes that are still being born while the others are killed, ms. */
 const SWEEP_EVERY_MS = 20;
@@ -116,8 +109,8 @@ export class Enforcer {
     if (group !== null) signalGroup(group, SIGTERM);
     for (const each of membersOf(this.#target)) {
       // What a nested guard runs is told by that guard, which is asked itself.
-      if (each.group !== group && each.innermost) signal(each.pid, SIGTERM);
-      signal(each.pid, SIGCONT); // a stopped process would not see the other
+      if (each.group !== group && each.innermost) signalProcess(each.pid, SIGTERM);
+      signalProcess(each.pid, SIGCONT); // a stopped process would not see the other
     }
   }
 
@@ -127,7 +120,7 @@ export class Enforcer {
     // The group at once, before the slower look at every process.
     if (group !== null) signalGroup(group, SIGKILL);
     const members = membersOf(this.#target);
-    for (const each of members) signal(each.pid, SIGKILL);
+    for (const each of members) signalProcess(each.pid, SIGKILL);
     // One that forked while we looked was missed, and what it started has a new number.
     if (members.length > 0) this.#timer = setTimeout(() => this.look(), SWEEP_EVERY_MS);
   }
@@ -136,13 +129,5 @@ export class Enforcer {
     if (this.#acted) return;
     this.#acted = true;
     this.#options.onAct?.();
-  }
-}
-
-function signal(pid: number, number: number): void {
-  try {
-    process.kill(pid, number);
-  } catch {
-    // It ended meanwhile, or is not ours to signal.
   }
 }

@@ -6,6 +6,7 @@
  * @module
  */
 import { readFileSync } from "node:fs";
+import { descriptorLimit, setDescriptorLimit } from "../../sys/process.ts";
 import { MARKS_VARIABLE } from "./sweep.ts";
 
 /** Whatever an outer guard set: none of it holds for a command under another guard. */
@@ -33,6 +34,21 @@ export function guardedEnvironment(
   const marks = [outer, mark].filter((each) => each).join(":");
   const added = Object.entries(marks ? { ...variables, [MARKS_VARIABLE]: marks } : variables);
   return [...kept, ...added.map(([name, value]) => Buffer.from(`${name}=${value}`))];
+}
+
+/**
+ * Sets the limit of open files back to what it was for us: the runtime raises it for itself, and
+ * programs that go through all descriptors they might have take long with a high one. What it was is
+ * not on record; our parent most likely has the same.
+ */
+export function restoreDescriptorLimit(): void {
+  try {
+    const limits = readFileSync(`/proc/${process.ppid}/limits`, "latin1");
+    const soft = Number(/^Max open files\s+(\d+)/m.exec(limits)?.[1]);
+    if (soft < descriptorLimit().soft) setDescriptorLimit(soft);
+  } catch {
+    // Not ours to see: it stays as it is.
+  }
 }
 
 function isReplaced(entry: string, variables: Readonly<Record<string, string>>): boolean {

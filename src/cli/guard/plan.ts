@@ -21,12 +21,19 @@ export type Step =
   | { readonly kind: "end"; readonly untilMs: number }
   | { readonly kind: "kill" };
 
+/**
+ * So much before the deadline processes are killed, in ms: the kernel and a busy machine take a while
+ * to carry it out, and at the deadline it must be over.
+ */
+const KILL_LEAD_MS = 20;
+
 /** What the clock says about a command under `hold`. */
 export function stepAt(hold: Hold, nowMs: number): Step {
   const endAtMs = hold.lostAtMs ?? hold.deadlineMs - hold.killAfterMs;
+  const lastMs = hold.deadlineMs - KILL_LEAD_MS;
   const killAtMs = hold.lostAtMs === null
-    ? hold.deadlineMs
-    : Math.min(hold.lostAtMs + hold.killAfterMs, hold.deadlineMs);
+    ? lastMs
+    : Math.min(hold.lostAtMs + hold.killAfterMs, lastMs);
   if (nowMs >= killAtMs) return { kind: "kill" };
   if (nowMs >= endAtMs) return { kind: "end", untilMs: killAtMs };
   return { kind: "run", untilMs: endAtMs };

@@ -35,6 +35,8 @@ export class Signals {
   constructor(onEnd: (signal: number) => void) {
     this.#onEnd = onEnd;
     for (const signal of ENDING) this.#catch(signal);
+    // Were it ignored, as some callers leave it, the kernel would tell nobody how the command ended.
+    process.on("SIGCHLD", () => {});
   }
 
   /** From now on, signals are the command's. */

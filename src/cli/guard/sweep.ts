@@ -1,17 +1,28 @@
 /**
- * Finds the processes of a guarded command that left its process group.
+ * Finds all processes of a guarded command, those that left its process group as well.
  *
  * A process can leave its group (setsid), and its parent can end before it, but it keeps the
  * environment it was started with. So each guard adds a mark of its own to `ZIT_LEASE_GUARDS`, and
- * who carries it, by whatever way, came from that command. A nested guard's commands carry the marks
- * of all guards around them. What no environment shows: a process that both left the group and
- * started a program with a cleared environment, or whose user was changed out of our reach.
+ * who carries it came from that command; and so do the children of whoever did. While the wrapper
+ * lives, orphans become its children, which makes the search complete. When only the watchdog is
+ * left, it misses a process that left the group, started a program with a cleared environment, and
+ * whose parents have all ended.
  * @module
  */
 import { closeSync, openSync, readdirSync, readSync } from "node:fs";
 
 /** Carries the marks, outermost guard first, separated by colons. */
 export const MARKS_VARIABLE = "ZIT_LEASE_GUARDS";
+
+/** Which processes are meant. */
+export interface Target {
+  /** The mark in their environment. */
+  readonly mark: string;
+  /** Their process group; null before the command was started, or where that is not known. */
+  readonly group: number | null;
+  /** A process whose children are of the command, and those of its children that are not. */
+  readonly parent?: { readonly pid: number; readonly except: ReadonlySet<number> };
+}
 
 /** A living process of a guarded command. */
 export interface Member {
@@ -21,32 +32,54 @@ export interface Member {
   readonly innermost: boolean;
 }
 
+interface Process {
+  readonly pid: number;
+  readonly parent: number;
+  readonly group: number;
+  readonly marks: readonly string[];
+}
+
 const CHUNK_BYTES = 64 * 1_024;
 
-/** The living processes that are in `group` or carry `mark`, never ourselves. */
-export function membersOf(
-  target: { readonly group: number | null; readonly mark: string },
-): Member[] {
-  const members: Member[] = [];
+/** The living processes of a command, never ourselves. */
+export function membersOf(target: Target): Member[] {
+  const { mark, group, parent } = target;
+  const members = new Set<number>();
+  const processes = livingProcesses();
+  const belongs = (each: Process) =>
+    each.group === group || each.marks.includes(mark) || members.has(each.parent) ||
+    (each.parent === parent?.pid && !parent.except.has(each.pid));
+  // Children may be listed before their parents: again, until nobody was added.
+  for (let before = -1; before !== members.size;) {
+    before = members.size;
+    for (const each of processes) if (belongs(each)) members.add(each.pid);
+  }
+  return processes.filter(({ pid }) => members.has(pid)).map(({ pid, group, marks }) => ({
+    pid,
+    group,
+    innermost: (marks.at(-1) ?? mark) === mark,
+  }));
+}
+
+/** The other living processes of our own process group. */
+export function othersInGroup(group: number): number[] {
+  return livingProcesses().filter((each) => each.group === group).map((each) => each.pid);
+}
+
+/** All but ourselves. */
+function livingProcesses(): Process[] {
+  const processes: Process[] = [];
   for (const name of readdirSync("/proc")) {
     const pid = Number(name);
     if (!Number.isInteger(pid) || pid === process.pid) continue;
-    const group = groupOf(pid);
-    if (group === null) continue;
-    const marks = marksOf(pid);
-    if (group !== target.group && !marks.includes(target.mark)) continue;
-    members.push({ pid, group, innermost: (marks.at(-1) ?? target.mark) === target.mark });
+    const stat = readAll(`/proc/${pid}/stat`)?.toString("latin1");
+    if (stat === undefined) continue;
+    // The command, in parentheses, may itself hold parentheses: fields go on after the last.
+    const [state, parent, group] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    if (state === "Z" || state === "X") continue;
+    processes.push({ pid, parent: Number(parent), group: Number(group), marks: marksOf(pid) });
   }
-  return members;
-}
-
-/** The process group of a living process; null for one that ended, reaped or not. */
-function groupOf(pid: number): number | null {
-  const stat = readAll(`/proc/${pid}/stat`)?.toString("latin1");
-  if (stat === undefined) return null;
-  // The command, in parentheses, may itself hold parentheses: fields go on after the last.
-  const [state, , group] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  return state === "Z" || state === "X" ? null : Number(group);
+  return processes;
 }
 
 /** The marks a process carries; none where it is not ours to see. */

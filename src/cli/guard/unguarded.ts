@@ -7,7 +7,7 @@ import { EXIT, Failure, usage } from "../failure.ts";
 import { say } from "../output.ts";
 import { commandOf } from "./command.ts";
 import type { GuardedCommand } from "./command.ts";
-import { guardedEnvironment } from "./environment.ts";
+import { guardedEnvironment, restoreDescriptorLimit } from "./environment.ts";
 import { Job } from "./job.ts";
 import type { Signals } from "./signals.ts";
 
@@ -23,6 +23,7 @@ export async function runUnguarded(options: {
   if (reason === "") throw usage("--unguarded needs a reason: why no lease is needed here.");
   // One line, always in this form: whoever audits logs looks for it.
   say(`UNGUARDED store=${store} reason=${JSON.stringify(reason)}`);
+  restoreDescriptorLimit();
   let group: number;
   try {
     group = startJob({
@@ -33,7 +34,7 @@ export async function runUnguarded(options: {
     const why = (error as Error).message;
     throw new Failure(`Cannot run ${commandOf(command)}: ${why}`, EXIT.notExecutable);
   }
-  const job = new Job(group, { onSuspend: () => {}, onResume: () => {} });
+  const job = new Job(group, {});
   signals.forwardTo((signal) => job.forward(signal));
   return (await job.ended).status;
 }

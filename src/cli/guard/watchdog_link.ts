@@ -3,7 +3,7 @@
  * @module
  */
 import { say } from "../output.ts";
-import { WATCHDOG_COMMAND } from "./watchdog_state.ts";
+import { STATE_VARIABLE, WATCHDOG_COMMAND } from "./watchdog_state.ts";
 import type { WatchdogReport, WatchdogState } from "./watchdog_state.ts";
 
 /** A watchdog that keeps dying is not started for ever. */
@@ -13,6 +13,8 @@ const REPORT_WITHIN_MS = 500;
 
 /** The watchdog of one guarded command. */
 export class WatchdogLink {
+  /** The processes that were started for it. */
+  readonly pids = new Set<number>();
   #state: WatchdogState;
   #process: ReturnType<typeof startProcess>;
   #starts = 1;
@@ -20,8 +22,7 @@ export class WatchdogLink {
   /** Starts it at once: it is ready by the time that the grant is there. */
   constructor(mark: string) {
     this.#state = { mark, group: null, hold: null, grant: null, done: false };
-    this.#process = startProcess(() => this.#died());
-    this.#send();
+    this.#process = this.#start();
   }
 
   /** Tells what changed. */
@@ -62,21 +63,26 @@ export class WatchdogLink {
       return;
     }
     this.#starts++;
-    this.#process = startProcess(() => this.#died());
-    this.#send();
+    this.#process = this.#start();
+  }
+
+  #start(): ReturnType<typeof startProcess> {
+    const child = startProcess(this.#state, () => this.#died());
+    this.pids.add(child.pid);
+    return child;
   }
 }
 
-function startProcess(onExit: () => void) {
+function startProcess(state: WatchdogState, onExit: () => void) {
   const child = Bun.spawn({
     cmd: [...ownProgram(), WATCHDOG_COMMAND],
     // A session of its own: no key and no signal to a group reaches it.
     detached: true,
-    // Nothing of the caller's is kept open, and nothing of its environment is needed.
+    // Nothing of the caller's is kept open or in its environment.
     stdin: "pipe",
     stdout: "pipe",
     stderr: "ignore",
-    env: {},
+    env: { [STATE_VARIABLE]: JSON.stringify(state) },
     onExit,
   });
   child.unref();

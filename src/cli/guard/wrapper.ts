@@ -7,7 +7,8 @@ import { constants } from "node:os";
 import { AgentError } from "../../client/mod.ts";
 import type { Connection, Notification } from "../../client/mod.ts";
 import { bootTimeMs } from "../../sys/boot_time.ts";
-import { startJob } from "../../sys/job.ts";
+import { reapOrphans, startJob } from "../../sys/job.ts";
+import { setChildSubreaper } from "../../sys/process.ts";
 import { formatDuration } from "../duration.ts";
 import { EXIT, Failure } from "../failure.ts";
 import { say } from "../output.ts";
@@ -15,7 +16,7 @@ import { commandOf } from "./command.ts";
 import type { GuardedCommand } from "./command.ts";
 import { freeDescriptor } from "./descriptor.ts";
 import { Enforcer } from "./enforcer.ts";
-import { guardedEnvironment } from "./environment.ts";
+import { guardedEnvironment, restoreDescriptorLimit } from "./environment.ts";
 import { Job } from "./job.ts";
 import type { Ending } from "./job.ts";
 import type { LockedGrant } from "./locked_grant.ts";
@@ -61,7 +62,8 @@ export class Wrapper {
     const { grant, mark } = options;
     this.#options = options;
     this.#connection = grant.connection;
-    this.#enforcer = new Enforcer({ mark, group: null }, { onAct: () => this.#onAct() });
+    const parent = { pid: process.pid, except: options.watchdog.pids };
+    this.#enforcer = new Enforcer({ mark, group: null, parent }, { onAct: () => this.#onAct() });
     this.#hold = {
       deadlineMs: grant.result.deadline_boot_ms,
       killAfterMs: killAfterMs(options.killAfterMs, grant.ttlMs ?? grant.result.remaining_ms),
@@ -75,11 +77,14 @@ export class Wrapper {
     const { token, store } = grant.result;
     // Before the command starts: whenever we are killed, the watchdog knows enough to end it.
     watchdog.tell({ hold: this.#hold, grant: { socket, token, store } });
+    // Orphans of the command become our children: so none gets out of sight.
+    setChildSubreaper(true);
     const group = await this.#start();
     watchdog.tell({ group });
     const job = new Job(group, {
       onSuspend: () => this.#onSuspend(),
       onResume: () => void this.#onResume(),
+      onChildren: () => reapOrphans(new Set([group, ...watchdog.pids])),
     });
     signals.forwardTo((signal) => job.forward(signal));
     this.#enforcer.setGroup(group);
@@ -102,6 +107,7 @@ export class Wrapper {
       ...(lockFd === null ? {} : { ZIT_LEASE_LOCK_FD: String(as) }),
       ZIT_AGENT_SOCKET: socket,
     };
+    restoreDescriptorLimit();
     try {
       return startJob({
         ...command,
@@ -192,7 +198,8 @@ export class Wrapper {
     } else {
       watchdog.dismiss();
     }
-    if (await this.#release() === "lost") gone = true;
+    // A lost grant needs no release: it ends with our connection, also where the agent hangs.
+    if (!gone && await this.#release() === "lost") gone = true;
     if (!gone) return ending.status;
     const { command, grant } = this.#options;
     say(

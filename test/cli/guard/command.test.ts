@@ -134,6 +134,32 @@ test("guard() keeps signals ignored that the caller ignores (nohup)", async () =
   expect(mask & 0xffff).toBe(1); // SIGHUP alone: not SIGPIPE, which the runtime ignores for itself
 });
 
+test("guard() leaves the limit of open files as its caller has it", async () => {
+  await using agent = await FakeAgent.start();
+  const child = Bun.spawn({
+    cmd: ["bash", "-c", `ulimit -Sn 500; "$0" guard store -- bash -c 'ulimit -Sn'; exit $?`, AGENT],
+    env: { PATH: process.env.PATH!, ZIT_AGENT_SOCKET: agent.socket },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  expect(await finish(child)).toMatchObject({ exit: 0, stdout: "500\n" });
+});
+
+test("guard() works for a caller that ignores SIGCHLD and holds signals off", async () => {
+  await using agent = await FakeAgent.start();
+  const python = `import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO, signal.SIGCHLD])
+os.execv(sys.argv[1], ["agent", "guard", "store", "--", "sh", "-c", "exit 11"])`;
+  const child = Bun.spawn({
+    cmd: ["python3", "-c", python, AGENT],
+    env: { PATH: process.env.PATH!, ZIT_AGENT_SOCKET: agent.socket },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  expect(await finish(child)).toMatchObject({ exit: 11, stderr: "" });
+});
+
 test("guard() exits with 127 for no command and 126 for one that cannot run, asking for no lease", async () => {
   await using agent = await FakeAgent.start();
   await agent.kill();

@@ -11,6 +11,7 @@
  * | `commit` | an acknowledged write that was sent after lock and fence precedes each grant |
  * | `reachable` | the coordinator carried something out for the agent since the guard arrived |
  * | `held` | `held` is true on one node at most, beside no grant of another, not after a conflict |
+ * | `belief` | nobody believes to hold what another gets, unless his entry was taken from him |
  * | `owner` | nobody's entry is replaced or deleted but by its holder |
  * | `tokens` | a dead token proves nothing ever again, and is told to be dead |
  * | `verified` | a token is verified only while it is good |

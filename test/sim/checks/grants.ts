@@ -4,7 +4,7 @@
  */
 import type { Granted } from "../../../src/agent/types.ts";
 import type { SimClient } from "../client.ts";
-import type { Description } from "../disk.ts";
+import type { Description, LockFile } from "../disk.ts";
 import type { Run, SimNode } from "../node.ts";
 import { short } from "../trace.ts";
 import type { Checks } from "./checks.ts";
@@ -79,6 +79,7 @@ export class GrantChecks {
         }, for ${leftMs} ms`,
       );
     }
+    this.#checkDisk(grant, description.file);
     this.#checkEpoch(grant);
     this.#checkCommit(grant, description);
     this.#checkAlone(grant);
@@ -88,6 +89,17 @@ export class GrantChecks {
     if (grants === undefined) this.#grants.set(store, [grant]);
     else grants.push(grant);
     return grant;
+  }
+
+  /** Whatever the coordinator has forgotten, the disk has not. */
+  #checkDisk({ node, store, epoch }: GrantLog, file: LockFile): void {
+    if (file.highest > epoch) {
+      const message = `${node.label} is granted ${store} at epoch ${short(epoch)}, though ${
+        short(file.highest)
+      } was granted on its disk`;
+      return this.#checks.fail("epochs", message);
+    }
+    file.highest = epoch;
   }
 
   /** Whether it is of a life of the coordinator that it has lost altogether. */

@@ -3,6 +3,7 @@
  * other checkers need to know about the past: who had the entry, and who owed a grace.
  * @module
  */
+import { deadlineMs } from "../../../src/lease/timing.ts";
 import type { TenureRecord } from "../../../src/lease/tenure.ts";
 import type { Author, Message } from "../bucket.ts";
 import type { Entry } from "../server.ts";
@@ -35,7 +36,28 @@ export class Owners {
         return this.#checks.fail("owner", message);
       }
     }
+    if (!deleted) this.#checkBelief(store, author);
     if (!deleted) this.#note(store, author.node, nowMs + world.plan.ttlMs * 1.01 + LATE_MS);
+  }
+
+  /** Nobody may believe that he holds what another gets, unless his entry was taken from him. */
+  #checkBelief(store: string, author: Author): void {
+    const { world, nowMs } = this.#checks;
+    const disturbedMs = world.server.disturbedMs.get(store) ?? -Infinity;
+    if (disturbedMs >= nowMs - 1.1 * world.plan.ttlMs) return;
+    for (const { run, clock, label } of world.nodes) {
+      if (run === null || run.process === author.process) continue;
+      const known = run.agent.inspect(store);
+      if (known === null || known.store.lease.phase !== "ours") continue;
+      const leftMs = deadlineMs(known.store.lease.provenAtMs, known.context.timing) -
+        clock.bootMs();
+      if (leftMs <= 0 || world.runs.get(author.process)?.memory.inherits.has(run.incarnation)) {
+        continue;
+      }
+      const message = `${author.node} gets ${store} while ${label} believes to hold it for ` +
+        `${leftMs.toFixed(1)} ms more`;
+      this.#checks.fail("belief", message);
+    }
   }
 
   /** An operator wrote over whatever was there. */

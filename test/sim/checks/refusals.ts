@@ -92,9 +92,8 @@ function checkGrace(checks: Checks, client: SimClient, refusal: Refusal): string
   const { node, wish: { store } } = client;
   const { graceMs } = world.plan;
   const lease = client.run?.agent.inspect(store)?.store.lease;
-  if (lease?.phase !== "ours" && lease?.phase !== "releasing") {
-    return "but the store is not its own";
-  }
+  // The tenure may be given up with the same breath; what it owes stays known.
+  if (lease === undefined || lease.graceUntilMs <= node.clock.bootMs()) return "but it owes none";
   if ((refusal.retryAfterMs ?? 0) > graceMs + 1) return "for longer than a grace";
   // Decided when a tenure was recorded, or when an open one was read and the writing failed.
   const readMs = client.run?.coordinator.readOpenMs.get(store) ?? -Infinity;
