@@ -27,7 +27,7 @@ import type {
   LeaseInfo,
   Verified,
 } from "./types.ts";
-import { countsOf, infoOf, lookUp, pageOf, readHistory } from "./views.ts";
+import { infoOf, lookUp, pageOf, readHistory } from "./views.ts";
 import { Watches } from "./watches.ts";
 
 /** The agent of one host. */
@@ -78,10 +78,10 @@ export class Agent {
   }
 
   /** Nothing is granted while the bucket contradicts us; null: it is put right. */
-  setMisconfigured(reason: string | null): void {
+  setMisconfigured(reason: string | null, check = "bucket"): void {
     this.#misconfigured = reason;
-    for (const slot of this.#engine.slots.values()) this.#watches.notice(slot);
-    this.health.report("bucket", reason);
+    this.#watches.noticeAll(this.#engine.slots.values());
+    this.health.report(check, reason);
   }
 
   /** A tenure record written by anybody was heard of. */
@@ -165,11 +165,8 @@ export class Agent {
     const slot = this.#engine.slots.get(store);
     const info = slot === undefined ? null : this.#info(slot);
     if (info?.state === "self") return answer.ok(info);
-    if (!this.#engine.context.connected) {
-      return answer.fail(
-        refuse.unavailable(store, this.#engine.context.downReason ?? "not connected"),
-      );
-    }
+    const { connected, downReason = "not connected" } = this.#engine.context;
+    if (!connected) return answer.fail(refuse.unavailable(store, downReason));
     lookUp(store, this.options, this.#ports.coordinator, answer);
   }
 
@@ -186,10 +183,7 @@ export class Agent {
     readHistory(store, this.#ports.coordinator, answer);
   }
 
-  /**
-   * Tells `client` the state of the stores (all known, for null) and then each change; `begun` is
-   * told the watch's name before.
-   */
+  /** Tells `client` each change of the stores (null: all known) after `begun` got the watch's name. */
   watch(
     client: Client,
     stores: readonly string[] | null,
@@ -256,8 +250,12 @@ export class Agent {
 
   /** How many of what there are now. */
   counts(): Counts {
-    const infos = [...this.#engine.slots.values()].map((slot) => this.#info(slot));
-    return { ...countsOf(infos), ...this.#callers.counts };
+    return { ...this.#engine.counts(this.#mute), ...this.#callers.counts };
+  }
+
+  /** How long ago the renewal was due that has waited longest for its acknowledgement; in ms. */
+  get renewalOverdueMs(): number {
+    return this.#engine.renewalOverdueMs;
   }
 
   /** A store that is known here, with what it looks at; for the simulator's checkers. */

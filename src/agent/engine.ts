@@ -11,7 +11,8 @@ import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
 import { World, type WorldEffect } from "./effects.ts";
 import { Pacer } from "./pacer.ts";
 import type { Slot } from "./slot.ts";
-import type { AgentOptions, AgentPorts } from "./types.ts";
+import type { AgentOptions, AgentPorts, Counts } from "./types.ts";
+import { countsOf, renewalOverdueMs } from "./views.ts";
 import { Wakes } from "./wakes.ts";
 
 /**
@@ -80,6 +81,17 @@ export class Engine {
     return this.overdueMs <= this.#context.timing.ttlMs / 400;
   }
 
+  /** How many stores are what; `mute`: none counts as held. */
+  counts(mute: boolean): Pick<Counts, "held" | "waiting" | "foreign"> {
+    const counts = countsOf(this.stores(), this.#ports.clock.bootMs(), this.#context);
+    return mute ? { ...counts, held: 0, waiting: counts.waiting + counts.held } : counts;
+  }
+
+  /** How long ago the renewal was due that has waited longest for its acknowledgement; in ms. */
+  get renewalOverdueMs(): number {
+    return renewalOverdueMs(this.stores(), this.#ports.clock.bootMs(), this.#context);
+  }
+
   /** The TTL is known, or another. */
   setTtl(ttlMs: number): void {
     const { connected, downReason } = this.#context;
@@ -134,6 +146,11 @@ export class Engine {
       this.#pacer.add({ slot, event: { type: "tick" } });
     }
     this.#drain();
+  }
+
+  /** The stores that are known. */
+  *stores(): Generator<Store> {
+    for (const { store } of this.slots.values()) yield store;
   }
 
   /** The store, made known if it is not. */

@@ -78,6 +78,11 @@ export class Watches {
     return false;
   }
 
+  /** Something changed for all of these stores. */
+  noticeAll(slots: Iterable<Slot>): void {
+    if (this.#all.size > 0) { for (const slot of slots) this.notice(slot); }
+  }
+
   /** Something happened to a store: whoever watches it is told if it is not as it was. */
   notice(slot: Slot): void {
     for (const watch of this.#all.values()) {
