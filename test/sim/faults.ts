@@ -283,8 +283,10 @@ class FaultSet {
       trace.add(node.label, `steps down from ${all ? "every store" : store}`);
       for (const each of all ? plan.stores : [store]) {
         // The drain itself may take its time; `forMs` begins when the store was given up.
-        const untilMs = scheduler.nowMs + node.clock.perfectSpan(plan.drainMs + forMs);
-        node.steppedDownMs.set(each, Math.max(node.steppedDownMs.get(each) ?? 0, untilMs));
+        const spanMs = node.clock.perfectSpan(plan.drainMs + forMs);
+        const before = node.steppedDown.get(each);
+        const untilMs = Math.max(before?.untilMs ?? 0, scheduler.nowMs + spanMs);
+        node.steppedDown.set(each, { untilMs, spanMs: Math.max(before?.spanMs ?? 0, spanMs) });
       }
       agent.stepdown(all ? null : store, forMs, () => {});
     });
