@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { connect } from "../../src/client/mod.ts";
+import { openConnection } from "../../src/client/mod.ts";
 import { ServiceManager } from "../support/manager.ts";
 import { NatsServer } from "../support/nats.ts";
 import { AGENT, RealAgent, runClient } from "../support/real_agent.ts";
@@ -61,7 +61,7 @@ test("READY comes without the coordinator, 5 s after it could not be reached", a
   await manager.heard(/^STATUS=starting: waiting for the coordinator$/);
   const client = await until(
     "the socket answers",
-    () => connect({ socket: agent.socket }).catch(() => null),
+    () => openConnection({ socket: agent.socket }).catch(() => null),
   );
   expect((await client.call("status", {})).healthy).toBe(false);
   await client.close();
@@ -90,7 +90,10 @@ os.execv(sys.argv[2], sys.argv[2:])`;
     stderr: "ignore",
   });
   reap(child.pid);
-  const client = await until("it answers", () => connect({ socket: path }).catch(() => null));
+  const client = await until(
+    "it answers",
+    () => openConnection({ socket: path }).catch(() => null),
+  );
   expect((await client.call("guard", { store: "one" })).store).toBe("one");
   await client.close();
   child.kill("SIGTERM");
