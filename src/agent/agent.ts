@@ -142,7 +142,8 @@ export class Agent {
     this.#watches.clientGone(client);
     for (const { id, slot } of this.#callers.ofClient(client)) {
       this.#engine.dispatch(slot, { type: "end", id, gone: true });
-      this.#callers.forget(id);
+      // A guard that was not granted ends without a word.
+      if (this.#callers.has(id)) this.#callers.forget(id);
     }
   }
 
@@ -217,16 +218,17 @@ export class Agent {
     if (this.#draining) return;
     this.#draining = true;
     const slots = [...this.#engine.slots.values()];
-    const block = { reason: "shutdown", untilMs: Infinity };
-    this.#drains.begin(slots, block, { forMs: this.options.drainMs, done });
+    this.#engine.refuseNew("shutdown");
+    const block = { reason: "shutdown", forMs: Infinity };
+    this.#drains.begin(slots, block, { withinMs: this.options.drainMs, done });
   }
 
   /** The same for one store, or all (null), which are not acquired again for `forMs`. */
   stepdown(store: string | null, forMs: number | null, done: Drained): void {
     const slots = store === null ? [...this.#engine.slots.values()] : [this.#engine.slot(store)];
     const holdOffMs = forMs ?? this.#engine.context.timing.ttlMs;
-    const block = { reason: "stepdown", untilMs: this.#ports.clock.bootMs() + holdOffMs };
-    this.#drains.begin(slots, block, { forMs: this.options.drainMs, done });
+    const block = { reason: "stepdown", forMs: holdOffMs };
+    this.#drains.begin(slots, block, { withinMs: this.options.drainMs, done });
   }
 
   /** Lets go of everything at once: timers and locks. Leases age out. */

@@ -15,10 +15,7 @@ import type { AgentOptions, AgentPorts, Counts } from "./types.ts";
 import { countsOf, renewalOverdueMs } from "./views.ts";
 import { Wakes } from "./wakes.ts";
 
-/**
- * How long due stores are ticked before the event loop gets its turn, in milliseconds: with very
- * many stores due at once, a guard waits for a slice of them, not for all.
- */
+/** How long due stores are ticked before the event loop gets its turn; in milliseconds. */
 const TICK_SLICE_MS = 5;
 
 /** No store is ticked more often: a slip in the core must not become a busy loop. */
@@ -27,9 +24,8 @@ const MIN_WAKE_MS = 1;
 /** Effects that concern callers and watchers, not the world. */
 export type CallerEffect = Exclude<StoreEffect, WorldEffect | { type: "wake" | "defer" }>;
 
-/** What the engine tells its agent. */
+/** The engine's way to its agent. */
 export interface EngineHooks {
-  /** Carries out what concerns callers. */
   perform(slot: Slot, effect: CallerEffect): void;
   /** An event of the store was handled. */
   handled(slot: Slot): void;
@@ -47,6 +43,8 @@ export class Engine {
   readonly #pacer: Pacer;
   #pinned: ReadonlySet<string> = new Set();
   #handling = false;
+  /** Why stores that become known now are not acquired; null while they are. */
+  #refusing: string | null = null;
   #context: LeaseContext;
   /** The store whose event is being handled. */
   #current = "";
@@ -83,13 +81,13 @@ export class Engine {
 
   /** How many stores are what; `mute`: none counts as held. */
   counts(mute: boolean): Pick<Counts, "held" | "waiting" | "foreign"> {
-    const counts = countsOf(this.stores(), this.#ports.clock.bootMs(), this.#context);
+    const counts = countsOf(this.#stores(), this.#ports.clock.bootMs(), this.#context);
     return mute ? { ...counts, held: 0, waiting: counts.waiting + counts.held } : counts;
   }
 
   /** How long ago the renewal was due that has waited longest for its acknowledgement; in ms. */
   get renewalOverdueMs(): number {
-    return renewalOverdueMs(this.stores(), this.#ports.clock.bootMs(), this.#context);
+    return renewalOverdueMs(this.#stores(), this.#ports.clock.bootMs(), this.#context);
   }
 
   /** The TTL is known, or another. */
@@ -148,8 +146,7 @@ export class Engine {
     this.#drain();
   }
 
-  /** The stores that are known. */
-  *stores(): Generator<Store> {
+  *#stores(): Generator<Store> {
     for (const { store } of this.slots.values()) yield store;
   }
 
@@ -164,10 +161,13 @@ export class Engine {
         pinned: this.#pinned.has(code),
         stranger: memory.strangers.has(code),
         graceUntilMs: memory.graces.get(code) ?? 0,
+        lingerUntilMs: memory.lingerUntilMs(code),
       }),
       locks: new Map(),
     };
     this.slots.set(code, slot);
+    const reason = this.#refusing;
+    if (reason !== null) this.dispatch(slot, { type: "drain", reason, forMs: Infinity });
     return slot;
   }
 
@@ -204,6 +204,11 @@ export class Engine {
 
   #drain(): void {
     if (!this.#handling) this.#pacer.drain();
+  }
+
+  /** From now on no store is acquired that nobody asked about before. */
+  refuseNew(reason: string): void {
+    this.#refusing = reason;
   }
 
   /** Lets go of timer and locks at once. */

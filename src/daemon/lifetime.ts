@@ -90,14 +90,13 @@ export class Lifetime {
       this.#later(READY_AFTER_MS, () => this.#beReady());
     }
     const stop = (signal: string) => this.#drain(signal);
+    // For good: a signal that comes while everything is being closed must not cut that short.
     process.on("SIGTERM", stop);
     process.on("SIGINT", stop);
     try {
       return await this.#ended;
     } finally {
       for (const stop of this.#stops) stop();
-      process.off("SIGTERM", stop);
-      process.off("SIGINT", stop);
     }
   }
 

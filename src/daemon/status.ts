@@ -5,8 +5,10 @@
 import { accessSync, constants, existsSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Agent } from "../agent/agent.ts";
+import type { Check } from "../agent/types.ts";
 import type { HostMemory } from "../ports/host_memory.ts";
 import type { StatusResult } from "../socket/protocol.ts";
+import { cgroupProblem } from "../sys/cgroup.ts";
 import { VERSION } from "../version.ts";
 import type { Warning } from "./coordinators.ts";
 
@@ -31,11 +33,12 @@ export function statusOf(sources: StatusSources): StatusResult {
   updateChecks(sources);
   const warnings = sources.warnings();
   const clock = clockOf(sources.aheadMs());
-  const checks = agent.health.checks({
+  const well = {
     ...WELL,
     server_version: versionOf(sources, warnings),
     clock: clock.message,
-  });
+  };
+  const checks = [...agent.health.checks(well), cgroupCheck()];
   const { timing } = agent;
   return {
     version: VERSION,
@@ -87,11 +90,22 @@ function clockOf(aheadMs: number | null): { off: boolean; message: string } {
 const WELL = {
   coordinator: "reachable",
   bucket: "as this agent was told",
+  writes: "taken",
   renewals: "in time",
   lock_path: "usable",
   state_dir: "written",
   duplicate_node: "nobody else uses this node's name",
 } as const;
+
+/** Never a reason not to guard writes, but one to know how far a guard reaches. */
+function cgroupCheck(): Check {
+  const problem = cgroupProblem();
+  const message = problem === null
+    ? "available: what a guarded command starts cannot escape its guard"
+    : `not available to this agent (${problem}): what leaves a guarded command's process group is ` +
+      "found by its environment";
+  return { name: "guard_cgroup", ok: true, message };
+}
 
 /** The checks that are looked at only when somebody asks. */
 function updateChecks({ agent, memory, lockPath }: StatusSources): void {

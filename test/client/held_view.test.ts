@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { connect, InvalidError } from "../../src/client/mod.ts";
+import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { BootClock } from "../../src/client/clock.ts";
 import { HeldView } from "../../src/client/held_view.ts";
 import { reap, reaped } from "../support/reaper.ts";
@@ -68,6 +69,51 @@ describe("HeldView", () => {
     alpha.signal("SIGCONT");
     await heldNow(view, "s1");
   });
+
+  test.each(["goes on", "stops short of the deadline"])(
+    "is over before the entry can age out when renewals fail and the agent %s",
+    async (what) => {
+      const ttlMs = 4_000;
+      const own = await NatsServer.start();
+      try {
+        await using alpha = await RealAgent.start({
+          node: "alpha",
+          nats: own.url,
+          flags: ["--ttl", `${ttlMs}ms`],
+        });
+        alpha.makeStore("d1");
+        const connection = await alpha.client();
+        let deadlineMs = 0;
+        connection.onNotification(({ method, params }) => {
+          if (method === "renewed") deadlineMs = params.deadline_boot_ms;
+        });
+        await using client = await connect({ socket: alpha.socket });
+        await using view = client.heldView(["d1"]);
+        await heldNow(view, "d1");
+        const guard = { store: "d1", follow: true, wait_ms: 10_000 };
+        const { deadline_boot_ms, token } = await connection.call("guard", guard);
+        deadlineMs = Math.max(deadlineMs, deadline_boot_ms);
+        own.freeze();
+        let [lastMs, stopped, seen] = [0, false, 0];
+        for (let nowMs = bootTimeMs(); nowMs < deadlineMs + 300; nowMs = bootTimeMs()) {
+          if (view.held("d1")) [lastMs, seen] = [nowMs, seen + 1];
+          if (!stopped && what !== "goes on" && nowMs > deadlineMs - 15) {
+            alpha.signal("SIGSTOP");
+            stopped = true;
+          }
+          await Bun.sleep(1);
+        }
+        alpha.signal("SIGCONT");
+        own.thaw();
+        expect(seen).toBeGreaterThan(100); // it goes by the agent as long as that holds it
+        // The entry lives for 2 % longer than the deadline.
+        expect(lastMs).toBeLessThan(deadlineMs + ttlMs * 0.0125);
+        await connection.call("release", { token }).catch(() => {});
+      } finally {
+        await own.stop();
+      }
+    },
+  );
 
   test("is false when the agent is killed, and true again once it is back", async () => {
     await using alpha = await start("reborn");

@@ -108,6 +108,14 @@ describe("the package", () => {
     expect(await run(DENO, "run", "--no-lock", "--no-prompt", "-A")).toEqual(EXPECTED);
   }, 30_000);
 
+  test("works under Deno with no more permissions than it needs", async () => {
+    const needs = ["--allow-env", "--allow-sys=uid", "--allow-net", "--allow-run"];
+    const files = [`--allow-read=${host.dir},${directory}`, `--allow-write=${host.dir}`];
+    // Not /proc/uptime, so on the clock of last resort.
+    const printed = await run(DENO, "run", "--no-lock", "--no-prompt", ...needs, ...files);
+    expect(printed).toEqual(EXPECTED);
+  }, 30_000);
+
   test("needs no package and no native code", () => {
     const text = readFileSync(join(ROOT, "dist/client.js"), "utf8");
     const imports = [...text.matchAll(/\bfrom\s*"([^"]+)"|\bimport\("([^"]+)"\)/g)].map((m) =>

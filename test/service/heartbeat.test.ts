@@ -46,6 +46,7 @@ function agentOn(timers: Timers): Agent {
       graces: new Map(),
       problem: null,
       clientsGone: () => true,
+      lingerUntilMs: () => 0,
       rememberStranger: nothing,
       forgetStranger: nothing,
       rememberGrace: nothing,

@@ -25,6 +25,8 @@ export interface RealAgentOptions {
   readonly locks?: string;
   /** Default: a directory of its own. */
   readonly state?: string;
+  /** Default: in a directory of its own. */
+  readonly socket?: string;
   /** Default true: resolves once READY. */
   readonly awaitReady?: boolean;
   readonly env?: Record<string, string>;
@@ -60,7 +62,7 @@ export class RealAgent {
     this.options = options;
     this.dir = mkdtempSync(join(tmpdir(), "agent-"));
     reapDir(this.dir);
-    this.socket = join(this.dir, "agent.sock");
+    this.socket = options.socket ?? join(this.dir, "agent.sock");
     this.locks = options.locks ?? join(this.dir, "locks");
     this.state = options.state ?? join(this.dir, "state");
     mkdirSync(this.locks, { recursive: true });
