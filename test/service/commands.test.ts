@@ -77,7 +77,7 @@ test("a guard that waits for a grace tells how long it takes", async () => {
   await alpha.end("SIGKILL");
   await atTerminal(beta, ["guard", "one", "--wait-lease", "--wait", "40s", "--", "echo", "over"], [
     ["expect", "for one: alpha holds it"],
-    ["expect", "\\ds of grace left for its last holder to finish"],
+    ["expect", "in its grace, \\ds more for its last holder"],
     ["expect", "over"],
   ]);
 }, 40_000);

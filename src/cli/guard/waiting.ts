@@ -51,7 +51,7 @@ async function whoIsBefore(store: string, agent: Connection): Promise<string> {
     if (!(error instanceof AgentError)) throw error;
     if (error.kind === "grace" && error.retryAfterMs !== null) {
       const left = formatDuration(Math.ceil(error.retryAfterMs / 1_000) * 1_000);
-      return `${left} of grace left for its last holder to finish`;
+      return `in its grace, ${left} more for its last holder`;
     }
     return error.message.replace(/^Cannot guard store \S+: /, "").replace(/;.*$/, "");
   }
