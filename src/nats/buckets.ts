@@ -71,7 +71,7 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
     bucket: tenuresOf(bucket),
     config: (replicas) => Promise.resolve(tenuresConfig(bucket, { replicas })),
   });
-  const aheadMs = created.length > 0 ? null : aheadOf(tenures, askedMs, options.wallMs());
+  const aheadMs = aheadOf(tenures, askedMs, options.wallMs());
   const leases = await findOrCreate(options, created, {
     bucket,
     config: async (replicas) =>
@@ -100,10 +100,13 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
   };
 }
 
+/** An answer that took longer than this tells nothing of the server's clock: half of it is in doubt. */
+const MAX_DOUBT_MS = 1_000;
+
 /** How far a server's clock is ahead of ours, which read these times before and after it answered. */
 function aheadOf({ ts }: StreamInfo, beforeMs: number, afterMs: number): number | null {
   const aheadMs = Date.parse(ts ?? "") - (beforeMs + afterMs) / 2;
-  return Number.isFinite(aheadMs) ? aheadMs : null;
+  return Number.isFinite(aheadMs) && afterMs - beforeMs <= MAX_DOUBT_MS ? aheadMs : null;
 }
 
 const FIRST_REVISION: Finding = {
