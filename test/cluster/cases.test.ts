@@ -173,7 +173,7 @@ test(
   TEST_MS,
 );
 
-describe("renewals that fail (kubernetes#82960, vault#2319)", () => {
+describe.concurrent("renewals that fail (kubernetes#82960, vault#2319)", () => {
   test("--check fails while the connection is up and writes are refused", async () => {
     const users = (deny: string) =>
       `authorization { users: [{ user: agent, password: pw, permissions: { publish: { allow: ">", ` +
@@ -285,7 +285,7 @@ test("every node can tell who holds a store, or that it is free (litefs#76)", as
   });
 }, TEST_MS);
 
-describe("renewal after a single failure (iceberg#2034)", () => {
+describe.concurrent("renewal after a single failure (iceberg#2034)", () => {
   test.each<[string, (server: NatsServer, admin: Admin) => Promise<void> | void]>([
     ["a server that hangs for a moment", async (server) => {
       server.freeze();
