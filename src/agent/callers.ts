@@ -79,6 +79,11 @@ export class Callers {
     return this.#requests.byToken(token);
   }
 
+  /** Whether a guard or grant is not over yet. */
+  has(id: number): boolean {
+    return this.#requests.guards.has(id);
+  }
+
   /** The guards and grants of a client that is gone. */
   ofClient(client: Client): GuardEntry[] {
     return this.#requests.ofClient(client);
@@ -113,7 +118,7 @@ export class Callers {
       case "grant_lost":
         return this.#tellLost(effect.id, effect.refusal);
       case "grant_ended":
-        return void this.forget(effect.id);
+        return void this.forget(effect.id, effect.lingerUntilMs);
     }
   }
 
@@ -141,9 +146,9 @@ export class Callers {
     return true;
   }
 
-  /** The guard or grant is over. */
-  forget(id: number): GuardEntry | undefined {
-    this.#ports.memory.endGrant(id);
+  /** The guard or grant is over; what its client left running may write until `lingerUntilMs`. */
+  forget(id: number, lingerUntilMs = 0): GuardEntry | undefined {
+    this.#ports.memory.endGrant(id, lingerUntilMs);
     return this.#requests.remove(id);
   }
 

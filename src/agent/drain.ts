@@ -31,16 +31,16 @@ export class Drains {
     this.#send = send;
   }
 
-  /** Drains the stores; `done` is told what came of it, after at most `forMs`. */
+  /** Drains the stores; `done` is told what came of it, after at most `withinMs`. */
   begin(
     slots: readonly Slot[],
-    block: { reason: string; untilMs: number },
-    { forMs, done }: { forMs: number; done: Drained },
+    block: { reason: string; forMs: number },
+    { withinMs, done }: { withinMs: number; done: Drained },
   ): void {
     const left = new Map(slots.filter(isBusy).map((slot) => [slot, isOurs(slot)]));
     const drain: Drain = { left, done, released: 0, cancelTimer: () => {} };
     this.#all.add(drain);
-    drain.cancelTimer = this.#ports.timers.after(forMs, () => this.#finish(drain));
+    drain.cancelTimer = this.#ports.timers.after(withinMs, () => this.#finish(drain));
     for (const slot of slots) this.#send(slot, { type: "drain", ...block });
     this.#settle(drain);
   }
@@ -64,6 +64,7 @@ export class Drains {
     if (!this.#all.delete(drain)) return;
     drain.cancelTimer();
     drain.done({ released: drain.released, remaining: drain.left.size });
+    for (const slot of drain.left.keys()) this.#send(slot, { type: "drain_over" });
   }
 }
 

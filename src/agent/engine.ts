@@ -11,13 +11,11 @@ import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
 import { World, type WorldEffect } from "./effects.ts";
 import { Pacer } from "./pacer.ts";
 import type { Slot } from "./slot.ts";
-import type { AgentOptions, AgentPorts } from "./types.ts";
+import type { AgentOptions, AgentPorts, Counts } from "./types.ts";
+import { countsOf, renewalOverdueMs } from "./views.ts";
 import { Wakes } from "./wakes.ts";
 
-/**
- * How long due stores are ticked before the event loop gets its turn, in milliseconds: with very
- * many stores due at once, a guard waits for a slice of them, not for all.
- */
+/** How long due stores are ticked before the event loop gets its turn; in milliseconds. */
 const TICK_SLICE_MS = 5;
 
 /** No store is ticked more often: a slip in the core must not become a busy loop. */
@@ -26,9 +24,8 @@ const MIN_WAKE_MS = 1;
 /** Effects that concern callers and watchers, not the world. */
 export type CallerEffect = Exclude<StoreEffect, WorldEffect | { type: "wake" | "defer" }>;
 
-/** What the engine tells its agent. */
+/** The engine's way to its agent. */
 export interface EngineHooks {
-  /** Carries out what concerns callers. */
   perform(slot: Slot, effect: CallerEffect): void;
   /** An event of the store was handled. */
   handled(slot: Slot): void;
@@ -46,6 +43,8 @@ export class Engine {
   readonly #pacer: Pacer;
   #pinned: ReadonlySet<string> = new Set();
   #handling = false;
+  /** Why stores that become known now are not acquired; null while they are. */
+  #refusing: string | null = null;
   #context: LeaseContext;
   /** The store whose event is being handled. */
   #current = "";
@@ -73,6 +72,22 @@ export class Engine {
   /** How late the most overdue store is, in milliseconds: 0 while timers are in time. */
   get overdueMs(): number {
     return Math.max(0, this.#ports.clock.bootMs() - this.#wakes.nextMs);
+  }
+
+  /** Whether every store was ticked that is due, but for what timers are always late by. */
+  get isTimely(): boolean {
+    return this.overdueMs <= this.#context.timing.ttlMs / 400;
+  }
+
+  /** How many stores are what; `mute`: none counts as held. */
+  counts(mute: boolean): Pick<Counts, "held" | "waiting" | "foreign"> {
+    const counts = countsOf(this.#stores(), this.#ports.clock.bootMs(), this.#context);
+    return mute ? { ...counts, held: 0, waiting: counts.waiting + counts.held } : counts;
+  }
+
+  /** How long ago the renewal was due that has waited longest for its acknowledgement; in ms. */
+  get renewalOverdueMs(): number {
+    return renewalOverdueMs(this.#stores(), this.#ports.clock.bootMs(), this.#context);
   }
 
   /** The TTL is known, or another. */
@@ -131,6 +146,10 @@ export class Engine {
     this.#drain();
   }
 
+  *#stores(): Generator<Store> {
+    for (const { store } of this.slots.values()) yield store;
+  }
+
   /** The store, made known if it is not. */
   slot(code: string): Slot {
     const known = this.slots.get(code);
@@ -142,10 +161,13 @@ export class Engine {
         pinned: this.#pinned.has(code),
         stranger: memory.strangers.has(code),
         graceUntilMs: memory.graces.get(code) ?? 0,
+        lingerUntilMs: memory.lingerUntilMs(code),
       }),
       locks: new Map(),
     };
     this.slots.set(code, slot);
+    const reason = this.#refusing;
+    if (reason !== null) this.dispatch(slot, { type: "drain", reason, forMs: Infinity });
     return slot;
   }
 
@@ -182,6 +204,11 @@ export class Engine {
 
   #drain(): void {
     if (!this.#handling) this.#pacer.drain();
+  }
+
+  /** From now on no store is acquired that nobody asked about before. */
+  refuseNew(reason: string): void {
+    this.#refusing = reason;
   }
 
   /** Lets go of timer and locks at once. */

@@ -13,8 +13,6 @@ export class StateMemory implements HostMemory {
   readonly #state: StateDir;
   readonly #incarnation: string;
   readonly #graces: Map<string, number>;
-  /** Stores with grants of earlier incarnations whose clients may still live. */
-  readonly #inherited: Set<string>;
   /** Start times of connected clients, read once: a grant's journal entry must not be slow. */
   readonly #startTimes = new Map<number, { startTime: number | null; connections: number }>();
 
@@ -24,7 +22,6 @@ export class StateMemory implements HostMemory {
     this.previousIncarnations = state.previousIncarnations;
     this.strangers = state.strangers;
     this.#graces = state.graces();
-    this.#inherited = new Set(state.journal.survivors().map(({ store }) => store));
   }
 
   get graces(): ReadonlyMap<string, number> {
@@ -36,10 +33,11 @@ export class StateMemory implements HostMemory {
   }
 
   clientsGone(store: string): boolean {
-    if (!this.#inherited.has(store)) return true;
-    const alive = this.#state.journal.survivors().some((grant) => grant.store === store);
-    if (!alive) this.#inherited.delete(store);
-    return !alive;
+    return this.#state.journal.survivors(store).length === 0;
+  }
+
+  lingerUntilMs(store: string): number {
+    return this.#state.journal.lingerUntilMs(store);
   }
 
   rememberStranger(store: string): string | null {
@@ -57,16 +55,20 @@ export class StateMemory implements HostMemory {
 
   forgetGrace(store: string): string | null {
     this.#graces.delete(store);
+    this.#state.journal.endInherited(store);
     return this.#state.forgetGrace(store);
   }
 
-  beginGrant(id: number, grant: { store: string; epoch: number; pid: number }): string | null {
+  beginGrant(
+    id: number,
+    grant: { store: string; epoch: number; pid: number; lingerMs: number },
+  ): string | null {
     const startTime = this.#startTimes.get(grant.pid)?.startTime ?? null;
     return this.#state.journal.grant({ id: this.#name(id), ...grant, startTime });
   }
 
-  endGrant(id: number): string | null {
-    return this.#state.journal.end(this.#name(id));
+  endGrant(id: number, lingerUntilMs: number): string | null {
+    return this.#state.journal.end(this.#name(id), lingerUntilMs);
   }
 
   /** A process connected: what tells it apart from a later one of the same number. */

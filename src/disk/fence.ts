@@ -48,10 +48,17 @@ export function formatFence(fence: Fence): Uint8Array | null {
 
 /** What a lock file's first bytes say; null when they show no epoch. Never throws. */
 export function parseFence(bytes: Uint8Array): Fence | null {
+  return parseWholeFence(bytes) ?? salvage(firstLine(bytes));
+}
+
+/** The same, but null for a line that is not whole: of which nothing but an epoch could be believed. */
+export function parseWholeFence(bytes: Uint8Array): Fence | null {
+  return fenceOf(parseObject(firstLine(bytes)));
+}
+
+function firstLine(bytes: Uint8Array): string {
   const end = bytes.indexOf(NEWLINE);
-  const line = new TextDecoder().decode(end < 0 ? bytes : bytes.subarray(0, end)).trim();
-  if (line === "") return null;
-  return fenceOf(parseObject(line)) ?? salvage(line);
+  return new TextDecoder().decode(end < 0 ? bytes : bytes.subarray(0, end)).trim();
 }
 
 function parseObject(line: string): Record<string, unknown> | null {

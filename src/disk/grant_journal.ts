@@ -1,7 +1,9 @@
 /**
- * The journal of grants: which client processes may still be writing after the agent died.
+ * The journal of grants: which client processes, and which processes that clients left behind, may
+ * still be writing after the agent died.
  * @module
  */
+import { bootTimeMs } from "../sys/boot_time.ts";
 import { processExists, processState } from "../sys/proc.ts";
 import { LogMap } from "./log_map.ts";
 
@@ -15,6 +17,11 @@ export interface JournaledGrant {
   readonly pid: number;
   /** When that process started, in clock ticks since boot; null where that could not be read. */
   readonly startTime: number | null;
+  /**
+   * For how long after the agent's death what the client may leave running can write: such as the
+   * command of a guard that was killed, which has the lock in hand. Default: 0, nothing is left.
+   */
+  readonly lingerMs?: number;
 }
 
 /** What opening the journal needs to know. */
@@ -23,7 +30,13 @@ export interface GrantJournalOptions {
   readonly boot: string;
 }
 
-type Value = Omit<JournaledGrant, "id">;
+interface Value extends Omit<JournaledGrant, "id"> {
+  /** No grant but what gone clients left running in the store: until when it may write. */
+  readonly leftUntilMs?: number;
+}
+
+/** Keys of what was left, as opposed to grants, whose ids begin with an incarnation. */
+const LEFT = "left/";
 
 /**
  * Grants that are out. A grant is journaled before it is given: once written it is in the page
@@ -32,8 +45,10 @@ type Value = Omit<JournaledGrant, "id">;
 export class GrantJournal {
   readonly #grants: LogMap<Value>;
   readonly #boot: string;
-  /** The grants that earlier incarnations left unfinished. */
-  readonly #inherited: Set<string>;
+  /** The grants that earlier incarnations left unfinished, by store. */
+  readonly #inherited = new Map<string, Set<string>>();
+  /** Until when what gone clients left running may write, by store. */
+  readonly #left = new Map<string, number>();
 
   /**
    * Opens or creates the journal.
@@ -43,8 +58,20 @@ export class GrantJournal {
   constructor(path: string, options: GrantJournalOptions) {
     this.#boot = options.boot;
     this.#grants = LogMap.open(path, { boot: options.boot, durable: false, decode });
-    this.#grants.retain(({ value, boot }) => this.#mayLive(value, boot));
-    this.#inherited = new Set(this.#grants.entries.keys());
+    const nowMs = bootTimeMs();
+    const lingering = new Map<string, number>();
+    this.#grants.retain(({ value, boot }) => {
+      if (boot !== this.#boot) return false;
+      const { store, lingerMs = 0, leftUntilMs = nowMs + lingerMs } = value;
+      lingering.set(store, Math.max(lingering.get(store) ?? 0, leftUntilMs));
+      return value.leftUntilMs === undefined ? this.#mayLive(value) : leftUntilMs > nowMs;
+    });
+    for (const [id, { value }] of this.#grants.entries) {
+      if (value.leftUntilMs !== undefined) this.#left.set(value.store, value.leftUntilMs);
+      else this.#inherit(value.store, id);
+    }
+    // From its death on no agent told anybody a new deadline.
+    for (const [store, untilMs] of lingering) if (untilMs > nowMs) this.#leave(store, untilMs);
   }
 
   /** The lines that could not be read: grants may be missing. */
@@ -59,28 +86,50 @@ export class GrantJournal {
 
   /** Journals a grant. Returns null once it may be given, or why it must not. */
   grant(grant: JournaledGrant): string | null {
-    const { id, store, epoch, pid, startTime } = grant;
-    return this.#grants.setOrForget(id, { store, epoch, pid, startTime });
-  }
-
-  /** Journals that a grant has ended, or never began. Returns null, or why that is not on disk. */
-  end(id: string): string | null {
-    this.#inherited.delete(id);
-    return this.#grants.delete(id);
+    this.#forgetLeft();
+    const { id, store, epoch, pid, startTime, lingerMs = 0 } = grant;
+    const linger = lingerMs > 0 ? { lingerMs: Math.ceil(lingerMs) } : {};
+    return this.#grants.setOrForget(id, { store, epoch, pid, startTime, ...linger });
   }
 
   /**
-   * The grants of earlier incarnations whose client process still lives, or may: one that cannot be
-   * seen is counted until it is ended here or the machine is started again.
+   * Journals that a grant has ended, or never began; what its client left running may write until
+   * CLOCK_BOOTTIME reads `leftUntilMs`. Returns null, or why that is not on disk.
    */
-  survivors(): JournaledGrant[] {
-    const alive: JournaledGrant[] = [];
-    for (const id of this.#inherited) {
-      const entry = this.#grants.entries.get(id)!;
-      if (this.#mayLive(entry.value, entry.boot)) alive.push({ id, ...entry.value });
-      else this.end(id);
-    }
-    return alive;
+  end(id: string, leftUntilMs = 0): string | null {
+    const store = this.#grants.entries.get(id)?.value.store;
+    if (store === undefined) return null;
+    if (leftUntilMs > bootTimeMs()) this.#leave(store, leftUntilMs);
+    const ids = this.#inherited.get(store);
+    if (ids?.delete(id) && ids.size === 0) this.#inherited.delete(store);
+    return this.#grants.delete(id);
+  }
+
+  /** Ends the grants of earlier incarnations on a store: their deadlines are past. */
+  endInherited(store: string): void {
+    for (const id of [...this.#inherited.get(store) ?? []]) this.end(id);
+  }
+
+  /**
+   * The grants of earlier incarnations (on one store, if given) whose client process still lives, or
+   * may: one that cannot be seen is counted until it is ended here or the machine is started again.
+   */
+  survivors(store?: string): JournaledGrant[] {
+    const ids = store === undefined
+      ? [...this.#inherited.values()].flatMap((each) => [...each])
+      : [...this.#inherited.get(store) ?? []];
+    return ids.flatMap((id) => {
+      const { value } = this.#grants.entries.get(id)!;
+      if (this.#mayLive(value)) return [{ id, ...value }];
+      this.end(id);
+      return [];
+    });
+  }
+
+  /** Until when, on CLOCK_BOOTTIME, what gone clients left running in a store may write; 0: nothing. */
+  lingerUntilMs(store: string): number {
+    const untilMs = this.#left.get(store) ?? 0;
+    return untilMs > bootTimeMs() ? untilMs : 0;
   }
 
   /** Closes the journal. */
@@ -88,8 +137,33 @@ export class GrantJournal {
     this.#grants.close();
   }
 
-  #mayLive({ pid, startTime }: Value, boot: string): boolean {
-    if (boot !== this.#boot) return false;
+  #inherit(store: string, id: string): void {
+    const ids = this.#inherited.get(store);
+    if (ids === undefined) this.#inherited.set(store, new Set([id]));
+    else ids.add(id);
+  }
+
+  /** One entry a store, however many clients went. */
+  #leave(store: string, untilMs: number): void {
+    if (untilMs <= (this.#left.get(store) ?? 0)) return;
+    this.#left.delete(store);
+    this.#left.set(store, untilMs);
+    const value = { store, epoch: 0, pid: 0, startTime: null, leftUntilMs: Math.ceil(untilMs) };
+    this.#grants.set(LEFT + store, value);
+  }
+
+  /** Forgets what is past; about in the order of time, which does here. */
+  #forgetLeft(): void {
+    if (this.#left.size === 0) return;
+    const nowMs = bootTimeMs();
+    for (const [store, untilMs] of this.#left) {
+      if (untilMs > nowMs) return;
+      this.#left.delete(store);
+      this.#grants.delete(LEFT + store);
+    }
+  }
+
+  #mayLive({ pid, startTime }: Value): boolean {
     if (pid === 0) return true;
     const state = processState(pid);
     // Where /proc hides other users' processes, that there is one of this number must do.
@@ -100,10 +174,20 @@ export class GrantJournal {
 
 function decode(value: unknown): Value | null {
   if (typeof value !== "object" || value === null) return null;
-  const { store, epoch, pid, startTime } = value as Partial<Record<keyof Value, unknown>>;
+  const fields = value as Partial<Record<keyof Value, unknown>>;
+  const { store, epoch, pid, startTime, lingerMs, leftUntilMs } = fields;
   if (typeof store !== "string" || !isCount(epoch) || !isCount(pid)) return null;
   if (startTime !== null && !isCount(startTime)) return null;
-  return { store, epoch, pid, startTime };
+  if (lingerMs !== undefined && !isCount(lingerMs)) return null;
+  if (leftUntilMs !== undefined && !isCount(leftUntilMs)) return null;
+  return {
+    store,
+    epoch,
+    pid,
+    startTime,
+    ...(lingerMs === undefined ? {} : { lingerMs }),
+    ...(leftUntilMs === undefined ? {} : { leftUntilMs }),
+  };
 }
 
 function isCount(value: unknown): value is number {

@@ -6,7 +6,7 @@ import { closeSync, ftruncateSync, readSync, writeSync } from "node:fs";
 import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
 import { reasonOf } from "../sys/errno.ts";
 import { tryFlock } from "../sys/flock.ts";
-import { formatFence, MAX_LINE_BYTES, parseFence } from "./fence.ts";
+import { formatFence, MAX_LINE_BYTES, parseFence, parseWholeFence } from "./fence.ts";
 import { names, type OpenFile } from "./open_lock_file.ts";
 
 /**
@@ -95,7 +95,8 @@ function readFence(fd: number): Fence | null {
 function peekFence(fd: number): Fence | null {
   for (let tries = 3; tries > 0; tries--) {
     const bytes = readStart(fd);
-    if (bytes.equals(readStart(fd))) return parseFence(bytes);
+    // A writer can be held up within its copy: then the same bytes are there twice, but not whole.
+    if (bytes.equals(readStart(fd))) return parseWholeFence(bytes);
   }
   return null;
 }

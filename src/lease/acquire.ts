@@ -76,6 +76,7 @@ export function claimEntry(
     puzzles?: number;
     puzzledAtMs?: number;
     eager?: number;
+    heirOf?: string | null;
   },
   out: LeaseOutput[],
 ): Acquiring {
@@ -95,6 +96,7 @@ export function claimEntry(
     puzzledAtMs: target.puzzledAtMs ?? 0,
     eager: target.eager ?? 0,
     found: null,
+    heirOf: target.heirOf ?? null,
   };
 }
 
@@ -189,6 +191,8 @@ function becomeOurs(
     provenAtMs: at.context.rules.deadlineFromSend ? state.sentAtMs : at.nowMs,
     acquiredAtMs: at.nowMs,
     claim: state.claim,
+    heirOf: state.heirOf,
+    awaited: null,
     write: null,
     again: false,
     dueAtMs: renewalDueMs(state.sentAtMs, epoch, at.context.timing),
@@ -248,6 +252,7 @@ function onFoundEntry(
     return claimEntry(state, nowMs, {
       expect: entry.revision,
       claim,
+      heirOf: claim === "own" ? null : entry.incarnation,
       puzzles: state.puzzles + 1,
       puzzledAtMs: state.puzzles === 0 ? nowMs : state.puzzledAtMs,
     }, out);

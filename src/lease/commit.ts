@@ -96,7 +96,8 @@ function gate6(m: Moment, guard: Guard): void {
   }
   guard.at = "fence";
   const { lockId, id: guardId, pid, epoch } = guard;
-  m.out.push({ type: "write_fence", lockId, guardId, epoch, pid });
+  const lingerMs = guard.passLock ? m.context.timing.ttlMs : 0;
+  m.out.push({ type: "write_fence", lockId, guardId, epoch, pid, lingerMs });
 }
 
 /** Gate 6 is done, or the disk refused it. */

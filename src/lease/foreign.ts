@@ -29,11 +29,7 @@ export function claimOn(entry: FoundEntry, context: LeaseContext): Claim | null 
   if (entry.incarnation === context.incarnation) return "own";
   const inheritance = context.inherits(entry.incarnation);
   if (inheritance === null) return null;
-  if (inheritance.clientsGone) return "inherited";
-  // Its clients may write until deadlines up to a TTL from now. A grace that long waits for them;
-  // with a shorter one the entry must be left to age out, as that of any other holder.
-  const { graceMs, ttlMs } = context.timing;
-  return graceMs >= ttlMs ? "inherited_owing" : null;
+  return inheritance.clientsGone ? "inherited" : "inherited_owing";
 }
 
 /** A foreign entry was found: ask for its tenure record, to name its epoch. */
@@ -61,6 +57,7 @@ export function exploreForeign(
     puzzledAtMs: 0,
     eager: past.eager,
     found,
+    heirOf: null,
   };
 }
 

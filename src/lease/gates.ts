@@ -8,7 +8,7 @@
  */
 import { isOpen } from "./keep.ts";
 import type { Refusal } from "./errors.ts";
-import { inGrace, staleEpoch, turnTaken, unavailable } from "./refusals.ts";
+import { clientsLeft, inGrace, staleEpoch, turnTaken, unavailable } from "./refusals.ts";
 import type { LeaseContext, LeaseState, Ours } from "./state.ts";
 
 /** A request to write, on its way through the gates. */
@@ -73,6 +73,9 @@ export function gate3Lease(
 /** Gate 4, the grace: over, or worth waiting for. */
 export function gate4Grace(guard: Guard, lease: Ours, store: string, nowMs: number): Verdict {
   if (nowMs >= lease.graceUntilMs) return "pass";
+  if (lease.awaited !== null) {
+    return nowMs < guard.untilMs ? "wait" : clientsLeft(store, lease.graceUntilMs - nowMs);
+  }
   return lease.graceUntilMs <= guard.untilMs ? "wait" : inGrace(store, lease.graceUntilMs - nowMs);
 }
 

@@ -125,17 +125,22 @@ export function endGrant(m: Moment, id: number, gone: boolean): void {
   const { store } = m;
   const grant = store.grants.end(id);
   if (grant === undefined) return;
-  if (gone && grant.guard.passLock) {
-    const ours = store.lease.phase === "ours" && grant.lost === null;
-    store.grants.linger(ours ? holdDeadlineMs(m) : grant.deadlineMs);
-  }
+  const lingerUntilMs = gone && grant.guard.passLock ? knownDeadlineMs(m, grant) : 0;
+  store.grants.linger(lingerUntilMs);
   leaveLock(m, grant.guard);
   const refusal = refuse.noToken(store.code);
   settleVerifies(
     m,
     (verify) => verify.grantId === id ? { type: "verify_failed", id: verify.id, refusal } : null,
   );
-  m.out.push({ type: "grant_ended", id });
+  m.out.push({ type: "grant_ended", id, lingerUntilMs });
+}
+
+/** The latest deadline that the grant's client was told. */
+function knownDeadlineMs(m: Moment, grant: Grant): number {
+  return m.store.lease.phase === "ours" && grant.lost === null
+    ? holdDeadlineMs(m)
+    : grant.deadlineMs;
 }
 
 /** Ends every verify that has waited long enough. */

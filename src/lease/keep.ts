@@ -23,6 +23,9 @@ import { deadlineMs, renewalDueMs } from "./timing.ts";
 /** How soon the entry is read again when reading it back after a conflict had no answer. */
 const DOUBT_RETRY_MS = 100;
 
+/** How often to look whether awaited clients live: costs microseconds, and a second is promised. */
+const CLIENTS_LOOK_MS = 50;
+
 /** Whether the hold is valid at `nowMs`. It says nothing of record, grace and doubt. */
 export function isValid(state: Ours, nowMs: number, context: LeaseContext): boolean {
   return nowMs < deadlineMs(state.provenAtMs, context.timing);
@@ -91,9 +94,20 @@ function settle(
   if (state.releaseReason !== null && !isBusy(state)) {
     return beginRelease(state, nowMs, context, out);
   }
-  const served = closeGrace(state, nowMs, out);
+  const served = closeGrace(lookForClients(state, nowMs, context), nowMs, out);
   if (!context.connected) return served;
   return renewIfDue(readIfDue(served, nowMs, out), nowMs, context, out);
+}
+
+/** The clients whom a grace is owed to may be gone by now: then it is over early. */
+function lookForClients(state: Ours, nowMs: number, context: LeaseContext): Ours {
+  const { awaited } = state;
+  if (awaited === null || nowMs < awaited.lookAtMs) return state;
+  if (nowMs >= state.graceUntilMs) return { ...state, awaited: null };
+  if (context.inherits(awaited.incarnation)?.clientsGone === true) {
+    return { ...state, awaited: null, graceUntilMs: awaited.owedUntilMs };
+  }
+  return { ...state, awaited: { ...awaited, lookAtMs: nowMs + CLIENTS_LOOK_MS } };
 }
 
 /** Whether something is in flight whose answer a release has to wait for. */

@@ -143,20 +143,24 @@ export function onAsk(m: Moment, id: number, held: boolean): void {
   queue.seekLease(m);
 }
 
-/** Nothing is granted any more until `untilMs`. */
-export function onDrain(m: Moment, reason: string, untilMs: number): void {
-  const { store, nowMs } = m;
+/** Nothing is granted any more until the store was given up, and for `forMs` after that. */
+export function onDrain(m: Moment, reason: string, forMs: number): void {
+  const { store } = m;
   // A step-down must not end a shutdown, nor a shorter one a longer.
-  if (store.blocked === null || untilMs > store.blocked.untilMs) {
-    store.blocked = { reason, untilMs };
+  if (store.blocked === null || forMs >= store.blocked.forMs) {
+    store.blocked = { reason, forMs, untilMs: Infinity };
   }
-  const refusal = refuse.draining(
-    store.code,
-    Number.isFinite(untilMs) ? untilMs - nowMs : undefined,
-  );
+  const refusal = refuse.draining(store.code, forMs);
   queue.refuseQueue(m, () => true, () => refusal);
   for (const guard of store.passing.values()) commit.drop(m, guard, refusal);
   resolve(m);
+}
+
+/** The store was given up, or cannot be in time. */
+export function beginHoldOff(m: Moment): void {
+  const { blocked } = m.store;
+  if (blocked === null || blocked.untilMs !== Infinity) return;
+  m.store.blocked = { ...blocked, untilMs: m.nowMs + blocked.forMs };
 }
 
 /** Ends every wait that is over. */

@@ -40,7 +40,8 @@ export function arrive(m: Moment, request: GuardRequest): void {
     needSeq: Infinity,
   };
   if (store.blocked !== null) {
-    return refuseGuard(m, guard, refuse.draining(store.code, store.blocked.untilMs - nowMs));
+    const leftMs = Math.min(store.blocked.forMs, store.blocked.untilMs - nowMs);
+    return refuseGuard(m, guard, refuse.draining(store.code, leftMs));
   }
   store.queue.set(guard.id, guard);
   seekLease(m);

@@ -64,8 +64,9 @@ export function onRenewed(state: Ours, seq: number, out: LeaseOutput[]): Ours {
 
 function isOurs(incarnation: string, state: Ours, context: LeaseContext): boolean {
   if (incarnation === context.incarnation) return true;
-  // Only while adopting its entry: then nobody held the store in between.
-  return state.claim === "inherited" && context.inherits(incarnation)?.clientsGone === true;
+  // Only while adopting its entry: then nobody held the store in between. What its clients are owed,
+  // if they still live, is another matter.
+  return state.heirOf !== null && context.inherits(incarnation) !== null;
 }
 
 function owe(
@@ -77,14 +78,34 @@ function owe(
   const { rules } = context;
   if (!rules.grace) return state;
   const fullMs = state.acquiredAtMs + context.timing.graceMs;
-  const owes = displaced || state.claim === "inherited_owing" || (state.stranger && rules.stranger);
+  const owes = displaced || (state.stranger && rules.stranger);
   // What is carried over can never exceed a whole grace from here.
-  const carriedMs = rules.graceCarried ? Math.min(state.graceUntilMs, fullMs) : 0;
+  const earlierMs = state.awaited?.owedUntilMs ?? state.graceUntilMs;
+  const carriedMs = rules.graceCarried ? Math.min(earlierMs, fullMs) : 0;
   const graceUntilMs = owes ? fullMs : carriedMs;
   if (graceUntilMs > state.acquiredAtMs) {
     out.push({ type: "remember_grace", untilMs: graceUntilMs });
   }
-  return { ...state, graceUntilMs };
+  return awaitClients({ ...state, graceUntilMs }, context);
+}
+
+/**
+ * Has the grace last while clients of the incarnation whose entry was adopted may write: a whole one,
+ * and in any case until their deadlines, which adopting the entry did not shorten. It is not
+ * remembered: the journal that tells of these clients is.
+ */
+function awaitClients(state: Ours, { timing }: LeaseContext): Ours {
+  if (state.claim !== "inherited_owing" || state.heirOf === null) return state;
+  const untilMs = state.acquiredAtMs + Math.max(timing.graceMs, timing.ttlMs);
+  return {
+    ...state,
+    graceUntilMs: Math.max(state.graceUntilMs, untilMs),
+    awaited: {
+      incarnation: state.heirOf,
+      lookAtMs: state.acquiredAtMs,
+      owedUntilMs: state.graceUntilMs,
+    },
+  };
 }
 
 /** Our record was written, or was not. */

@@ -45,6 +45,18 @@ export function inGrace(store: string, leftMs: number): Refusal {
   };
 }
 
+/** An earlier agent of this host was killed, and clients that it had given grants still run. */
+export function clientsLeft(store: string, leftMs: number): Refusal {
+  const left = seconds(Math.max(1, Math.ceil(leftMs)));
+  return {
+    kind: "grace",
+    message: `Cannot guard store ${store} yet: the agent was restarted, and what it had granted ` +
+      `before still runs; wait for that to end, at most ${left}`,
+    // It can end any moment.
+    retryAfterMs: Math.max(1, Math.min(CLIENTS_RETRY_MS, Math.ceil(leftMs))),
+  };
+}
+
 /** The turn is not free within the wait; `pid` has it, where somebody has a grant. */
 export function turnTaken(store: string, pid: number | null): Refusal {
   const who = pid === null ? "another write" : `process ${pid}`;
@@ -99,12 +111,12 @@ export function staleEpoch(store: string, epoch: number, seen: number): Refusal 
 }
 
 /** The agent is shutting down or the store was stepped down. */
-export function draining(store: string, leftMs?: number): Refusal {
+export function draining(store: string, leftMs = Infinity): Refusal {
   return {
     kind: "draining",
     message: `Cannot guard store ${store}: this agent is giving its leases up; ` +
       "send the write to another node or try again later",
-    ...(leftMs === undefined ? {} : { retryAfterMs: Math.max(1, Math.ceil(leftMs)) }),
+    ...(leftMs === Infinity ? {} : { retryAfterMs: Math.max(1, Math.ceil(leftMs)) }),
   };
 }
 
@@ -139,6 +151,9 @@ export function limit(store: string, reason: string): Refusal {
     retryAfterMs: 1_000,
   };
 }
+
+/** How soon to ask again whether the processes of an earlier agent are gone. */
+const CLIENTS_RETRY_MS = 1_000;
 
 function seconds(ms: number): string {
   return ms < 1_000 ? `${ms} ms` : `${(ms / 1_000).toFixed(1)} s`;

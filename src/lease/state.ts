@@ -62,6 +62,8 @@ export interface Acquiring extends Common {
   readonly eager: number;
   /** While step is "tenure": the foreign entry found. */
   readonly found: FoundEntry | null;
+  /** The earlier incarnation whose entry is claimed; null for none. */
+  readonly heirOf: string | null;
 }
 
 /** A foreign entry as it was read. */
@@ -98,6 +100,19 @@ export type RecordStage =
   /** Acknowledged; `revision` is its key's revision in the tenures bucket. */
   | { readonly at: "done"; readonly revision: number };
 
+/**
+ * Clients that an earlier incarnation of this host gave grants may still write: a grace is owed for
+ * as long as they live, and for no longer than their deadlines can be.
+ */
+export interface Awaited {
+  /** The incarnation whose entry was adopted. */
+  readonly incarnation: string;
+  /** When to look again whether they live. */
+  readonly lookAtMs: number;
+  /** The grace that is owed besides; 0 for none. */
+  readonly owedUntilMs: number;
+}
+
 /** The entry is ours. Granting also needs the record, the grace and a proof. */
 export interface Ours extends Common {
   readonly phase: "ours";
@@ -107,6 +122,9 @@ export interface Ours extends Common {
   readonly provenAtMs: number;
   readonly acquiredAtMs: number;
   readonly claim: Claim;
+  readonly heirOf: string | null;
+  /** Set while `graceUntilMs` may end early, because the clients it is owed to are gone. */
+  readonly awaited: Awaited | null;
   readonly write: { readonly seq: number; readonly sentAtMs: number } | null;
   /** A proof was asked for after the write in flight was sent: another follows it. */
   readonly again: boolean;

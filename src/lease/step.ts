@@ -86,6 +86,7 @@ export function wakeAtMs(state: LeaseState, context: LeaseContext): number {
         grace,
         due,
         record,
+        state.record.at === "done" ? state.awaited?.lookAtMs ?? Infinity : Infinity,
         state.doubt?.seq === 0 ? state.doubt.retryAtMs : Infinity,
       );
     }

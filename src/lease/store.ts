@@ -14,11 +14,11 @@ import { Grants } from "./grants.ts";
 import { isOpen } from "./keep.ts";
 import { Locks } from "./locks.ts";
 import * as queue from "./queue.ts";
-import { onAsk, onDrain, onEnd, onUnreachable, stepLease, sweep } from "./notes.ts";
+import { beginHoldOff, onAsk, onDrain, onEnd, onUnreachable, stepLease, sweep } from "./notes.ts";
 import type { LeaseContext, LeaseState } from "./state.ts";
 import { wakeAtMs } from "./step.ts";
 import type { StoreEffect, StoreEvent } from "./store_events.ts";
-import type { Moment, StoreState } from "./store_state.ts";
+import type { Moment, StoreOptions, StoreState } from "./store_state.ts";
 import { deadlineMs } from "./timing.ts";
 
 /** A store's state as others see it. */
@@ -43,10 +43,7 @@ export class Store {
   /** When the tick that is on its way comes. */
   #armedMs = Infinity;
 
-  constructor(
-    code: string,
-    options: { nowMs: number; pinned?: boolean; stranger?: boolean; graceUntilMs?: number },
-  ) {
+  constructor(code: string, options: StoreOptions) {
     this.pinned = options.pinned ?? false;
     this.#state = {
       code,
@@ -68,6 +65,7 @@ export class Store {
       deferred: false,
       dueMs: Infinity,
     };
+    this.#state.grants.linger(options.lingerUntilMs ?? 0);
   }
 
   get code(): string {
@@ -163,6 +161,9 @@ export class Store {
     this.#noticeChange(m, wasOpen);
     queue.advance(m);
     this.#maintain(m);
+    // Given up in this very step, perhaps: the hold-off counts from now.
+    const { phase } = this.#state.lease;
+    if (phase === "idle" || phase === "foreign") beginHoldOff(m);
     this.#arm(m);
     return m.out;
   }
@@ -205,7 +206,9 @@ export class Store {
       case "fence_written":
         return commit.onFenceWritten(m, event.guardId, event.error);
       case "drain":
-        return onDrain(m, event.reason, event.untilMs);
+        return onDrain(m, event.reason, event.forMs);
+      case "drain_over":
+        return beginHoldOff(m);
     }
   }
 
@@ -227,6 +230,12 @@ export class Store {
       nowMs - lastAskedMs < context.timing.interestMs;
   }
 
+  /** Whether a clean release now could overtake a write of ours, or of those who ran here before us. */
+  #mayStillWrite(nowMs: number): boolean {
+    const { lease, grants } = this.#state;
+    return grants.mayStillWrite(nowMs) || (lease.phase === "ours" && lease.awaited !== null);
+  }
+
   /** Tries to hold a wanted store; gives an unwanted one back once no write of ours can run. */
   #maintain(m: Moment): void {
     const { store, nowMs, context } = m;
@@ -239,7 +248,7 @@ export class Store {
     if (lease.phase !== "ours") return;
     granted.warn(m);
     if (wanted || lease.releaseReason !== null || store.passing.size > 0) return;
-    if (context.rules.drainFirst && store.grants.mayStillWrite(nowMs)) return;
+    if (context.rules.drainFirst && this.#mayStillWrite(nowMs)) return;
     m.stepLease({ type: "release", reason: store.blocked?.reason ?? "idle" });
   }
 

@@ -46,8 +46,10 @@ export type StoreEvent =
     /** Why it could not be written; null when it was. */
     readonly error: string | null;
   }
-  /** Stop granting, let grants finish, release; not wanted again before `untilMs`. */
-  | { readonly type: "drain"; readonly reason: string; readonly untilMs: number };
+  /** Stop granting, let grants finish, release; not wanted again for `forMs` after that. */
+  | { readonly type: "drain"; readonly reason: string; readonly forMs: number }
+  /** Nobody waits for the drain any more: `forMs` begins, released or not. */
+  | { readonly type: "drain_over" };
 
 /** What a caller of `guard` is granted. */
 export interface GrantFacts {
@@ -76,6 +78,8 @@ export type StoreEffect =
     readonly guardId: number;
     readonly epoch: number;
     readonly pid: number;
+    /** How long what its client may leave running can write at most, once neither of us is there. */
+    readonly lingerMs: number;
   }
   | ({ readonly type: "granted"; readonly id: number; readonly lockId: number } & GrantFacts)
   | { readonly type: "refused"; readonly id: number; readonly refusal: Refusal }
@@ -85,6 +89,6 @@ export type StoreEffect =
   | { readonly type: "expiring"; readonly id: number; readonly deadlineMs: number }
   | { readonly type: "renewed"; readonly id: number; readonly deadlineMs: number }
   | { readonly type: "grant_lost"; readonly id: number; readonly refusal: Refusal }
-  /** The grant is over and forgotten. */
-  | { readonly type: "grant_ended"; readonly id: number }
+  /** The grant is over and forgotten; what its client left running may write until `lingerUntilMs`. */
+  | { readonly type: "grant_ended"; readonly id: number; readonly lingerUntilMs: number }
   | { readonly type: "answer"; readonly id: number; readonly held: boolean };

@@ -26,7 +26,7 @@ export interface StoreState {
   provenSeq: number;
   lastAskedMs: number;
   /** Set while nothing is granted because the store is drained. */
-  blocked: { readonly reason: string; readonly untilMs: number } | null;
+  blocked: Blocked | null;
   /** An epoch of ours that was found to be stale, while it is being given back. */
   stale: { readonly epoch: number; readonly recorded: number } | null;
   /** The newest epoch above ours that the disk has shown; 0 for none. */
@@ -35,6 +35,25 @@ export interface StoreState {
   deferred: boolean;
   /** The earliest time at which a guard, a verify or a question has waited long enough. */
   dueMs: number;
+}
+
+/** A drain: nothing is granted while it lasts. */
+export interface Blocked {
+  readonly reason: string;
+  /** How long the store is not wanted again once it is released. */
+  readonly forMs: number;
+  /** When that is over; Infinity while it is not released. */
+  readonly untilMs: number;
+}
+
+/** What is known of a store when somebody first asks about it. */
+export interface StoreOptions {
+  readonly nowMs: number;
+  readonly pinned?: boolean;
+  readonly stranger?: boolean;
+  readonly graceUntilMs?: number;
+  /** Until when what earlier clients of this host left running may write. */
+  readonly lingerUntilMs?: number;
 }
 
 /** One event being handled: the time, what may be looked at, and where effects go. */

@@ -16,12 +16,27 @@ export interface HostMemory {
   readonly problem: string | null;
   /** Whether no client that an earlier incarnation gave a grant on the store can still be running. */
   clientsGone(store: string): boolean;
+  /**
+   * Until when, on CLOCK_BOOTTIME, what gone clients of earlier incarnations left running with the
+   * store's lock may write; 0 where there is nothing.
+   */
+  lingerUntilMs(store: string): number;
   rememberStranger(store: string): string | null;
   forgetStranger(store: string): string | null;
   rememberGrace(store: string, untilMs: number): string | null;
+  /** The grace is over, and with it whatever clients of earlier incarnations might still have written. */
   forgetGrace(store: string): string | null;
-  /** Journals a grant about to be given: after null is returned it may be. */
-  beginGrant(id: number, grant: { store: string; epoch: number; pid: number }): string | null;
-  /** Journals that a grant ended, or was not given after all. */
-  endGrant(id: number): string | null;
+  /**
+   * Journals a grant about to be given: after null is returned it may be. What its client may leave
+   * running when it goes can write for `lingerMs` at most after the last deadline was told.
+   */
+  beginGrant(
+    id: number,
+    grant: { store: string; epoch: number; pid: number; lingerMs: number },
+  ): string | null;
+  /**
+   * Journals that a grant ended, or was not given after all; what its client left running may write
+   * until `lingerUntilMs`.
+   */
+  endGrant(id: number, lingerUntilMs: number): string | null;
 }

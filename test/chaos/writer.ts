@@ -8,7 +8,7 @@
  */
 import { closeSync, openSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { AgentError, AgentUnreachable, connect, type Connection } from "../../src/client/mod.ts";
+import { AgentError, AgentUnreachable, openConnection, type Connection } from "../../src/client/mod.ts";
 import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { HistoryFile } from "./history.ts";
 import { Random } from "./random.ts";
@@ -60,7 +60,7 @@ class SocketWriter {
     while (!stopping) {
       let connection: Connection;
       try {
-        connection = await connect({ socket: this.#options.socket });
+        connection = await openConnection({ socket: this.#options.socket });
       } catch {
         await Bun.sleep(RECONNECT_MS);
         continue;

@@ -339,6 +339,58 @@ print("ended"); sys.stdin.readline()`,
   state.close();
 });
 
+test("journal knows until when what gone clients left running may write (SPEC 2.8)", async () => {
+  using dir = tempDir();
+  await using client = child(["sleep", "60"]);
+  const startTime = processStartTime(client.pid)!;
+  const leaving = { epoch: 7, pid: client.pid, startTime, lingerMs: 60_000 };
+  const untilMs = Math.ceil(bootTimeMs() + 90_000);
+  const code = `
+    const leaving = ${JSON.stringify(leaving)};
+    for (const id of ["out", "told", "kept"]) state.journal.grant({ ...leaving, id, store: id });
+    state.journal.grant({ ...leaving, id: "ended", store: "ended" });
+    state.journal.grant({ ...leaving, id: "harmless", store: "harmless", lingerMs: 0 });
+    state.journal.end("ended");
+    state.journal.end("told", ${untilMs});`;
+  await using killed = await agent(dir.path, code);
+  await killed.kill();
+  const deadAtMs = bootTimeMs();
+  const first = open(dir.path);
+  // A client that lives may still go and leave something running.
+  expect(first.journal.lingerUntilMs("out")).toBeGreaterThanOrEqual(deadAtMs + 60_000);
+  expect(first.journal.lingerUntilMs("told")).toBe(untilMs);
+  expect(first.journal.lingerUntilMs("ended")).toBe(0);
+  expect(first.journal.lingerUntilMs("harmless")).toBe(0);
+  await client.kill();
+  expect(first.journal.survivors()).toEqual([]);
+  const left = first.journal.lingerUntilMs("out");
+  first.close();
+  // The next run counts from the first death after the grant, not from its own start.
+  const second = open(dir.path);
+  expect(second.journal.lingerUntilMs("out")).toBe(Math.ceil(left));
+  expect(second.journal.lingerUntilMs("told")).toBe(untilMs);
+  second.close();
+});
+
+test("endInherited() ends what earlier incarnations left on one store, for good", async () => {
+  using dir = tempDir();
+  await using client = child(["sleep", "60"]);
+  const startTime = processStartTime(client.pid)!;
+  earlier(dir.path, (state) => {
+    for (const store of ["a", "b"]) {
+      state.journal.grant({ id: store, store, epoch: 1, pid: client.pid, startTime });
+    }
+  });
+  const first = open(dir.path);
+  first.journal.endInherited("a");
+  expect(first.journal.survivors("a")).toEqual([]);
+  expect(first.journal.survivors("b")).toHaveLength(1);
+  first.close();
+  const second = open(dir.path);
+  expect(second.journal.survivors().map(({ id }) => id)).toEqual(["b"]);
+  second.close();
+});
+
 test("journal holds nobody alive when the machine was started again", () => {
   using dir = tempDir();
   const grant = { id: "g", store: "s", epoch: 1, pid: 0, startTime: null };

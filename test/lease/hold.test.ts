@@ -197,7 +197,7 @@ test("handle() begins a new tenure with a new epoch on its own dying entry (cura
 test("handle() renews again after release and quick acquisition (dynamolock#14)", () => {
   const h = new Harness();
   h.acquire(50);
-  h.handle({ type: "drain", reason: "stepdown", untilMs: h.nowMs + 10 });
+  h.handle({ type: "drain", reason: "stepdown", forMs: 10 });
   h.recorded(3);
   h.answer(h.take("delete_entry"), ok(51));
   h.nowMs += 20;

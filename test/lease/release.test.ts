@@ -5,7 +5,7 @@ test("handle() releases only once the guarded work is over (kubernetes#139991, c
   const h = new Harness();
   h.acquire(50);
   const id = h.grant(51);
-  h.handle({ type: "drain", reason: "shutdown", untilMs: Infinity });
+  h.handle({ type: "drain", reason: "shutdown", forMs: Infinity });
   expect(h.requests).toEqual([]);
   h.pass(TTL_MS / 3 + 500);
   // Meanwhile it is kept.
@@ -19,7 +19,7 @@ test("handle() does not release while a client that is gone may have left a writ
   h.acquire(50);
   const id = h.grant(51, { passLock: true });
   const deadlineMs = h.deadlineMs;
-  h.handle({ type: "drain", reason: "shutdown", untilMs: Infinity });
+  h.handle({ type: "drain", reason: "shutdown", forMs: Infinity });
   h.end(id, true);
   expect(h.requests).toEqual([]);
   h.nowMs = deadlineMs - 1;
@@ -32,7 +32,7 @@ test("handle() never renews what it is releasing, nor believes in it when an old
   h.acquire(50);
   h.pass(TTL_MS / 3 + 500);
   const renewal = h.take("put_entry");
-  h.handle({ type: "drain", reason: "stepdown", untilMs: h.nowMs + 60_000 });
+  h.handle({ type: "drain", reason: "stepdown", forMs: 60_000 });
   // First what is in flight.
   expect(h.requests).toEqual([]);
   h.answer(renewal, ok(51));
@@ -50,7 +50,7 @@ test("handle() never renews what it is releasing, nor believes in it when an old
 test("handle() gives up a failed release after some tries, and acquires again when asked (dynamodb-lock-client#116)", () => {
   const h = new Harness();
   h.acquire(50);
-  h.handle({ type: "drain", reason: "stepdown", untilMs: h.nowMs + 10 });
+  h.handle({ type: "drain", reason: "stepdown", forMs: 10 });
   h.answer(h.take("put_tenure"), UNKNOWN);
   for (let tries = 0; tries < 3; tries++) h.answer(h.take("delete_entry"), UNKNOWN);
   expect(h.requests).toEqual([]);
@@ -64,7 +64,7 @@ test("handle() gives up a failed release after some tries, and acquires again wh
 test("handle() deletes nobody's entry but its own (jedis-lock#2, spring-integration#2661)", () => {
   const h = new Harness();
   h.acquire(50);
-  h.handle({ type: "drain", reason: "stepdown", untilMs: h.nowMs + 60_000 });
+  h.handle({ type: "drain", reason: "stepdown", forMs: 60_000 });
   h.recorded(3);
   h.answer(h.take("delete_entry"), CONFLICT);
   h.read(ok(entryOf("beta", "i-beta", 60)));
@@ -87,7 +87,7 @@ test("handle() tells nobody of a loss after a release (lockgate#10)", () => {
 test("handle() leaves its entry to age out while it owes a grace", () => {
   const h = new Harness();
   h.acquire(50, tenureOf("i-beta", 40));
-  h.handle({ type: "drain", reason: "shutdown", untilMs: Infinity });
+  h.handle({ type: "drain", reason: "shutdown", forMs: Infinity });
   // Neither closed nor deleted: beta may still be finishing, whoever comes next.
   expect(h.requests).toEqual([]);
   expect(h.notes.at(-1)).toEqual({ type: "released", clean: false, epoch: 50 });
@@ -97,7 +97,7 @@ test("handle() waits for its record before it releases a tenure that has just be
   const h = new Harness();
   h.handle({ type: "tick" });
   h.put(ok(50));
-  h.handle({ type: "drain", reason: "shutdown", untilMs: Infinity });
+  h.handle({ type: "drain", reason: "shutdown", forMs: Infinity });
   h.tenure(tenureOf("i-beta", 40, true));
   h.recorded();
   expect(h.take("put_tenure").released).toBe("shutdown");
@@ -106,7 +106,7 @@ test("handle() waits for its record before it releases a tenure that has just be
 test("handle() grants again from the end of a step-down on, before any tick", () => {
   const h = new Harness();
   h.acquire(50);
-  h.handle({ type: "drain", reason: "stepdown", untilMs: h.nowMs + 1_000 });
+  h.handle({ type: "drain", reason: "stepdown", forMs: 1_000 });
   h.recorded(3);
   h.answer(h.take("delete_entry"), ok(51));
   const early = h.guard();
@@ -120,8 +120,8 @@ test("handle() grants again from the end of a step-down on, before any tick", ()
 test("handle() does not end a shutdown by a step-down", () => {
   const h = new Harness();
   h.acquire(50);
-  h.handle({ type: "drain", reason: "shutdown", untilMs: Infinity });
-  h.handle({ type: "drain", reason: "stepdown", untilMs: h.nowMs + 10 });
+  h.handle({ type: "drain", reason: "shutdown", forMs: Infinity });
+  h.handle({ type: "drain", reason: "stepdown", forMs: 10 });
   h.nowMs += 1_000;
   const id = h.guard();
   expect(h.refused.get(id)?.kind).toBe("draining");
@@ -130,7 +130,7 @@ test("handle() does not end a shutdown by a step-down", () => {
 test("handle() owes a grace to a program without headers that it met when it released", () => {
   const h = new Harness();
   h.acquire(50);
-  h.handle({ type: "drain", reason: "stepdown", untilMs: h.nowMs + 10 });
+  h.handle({ type: "drain", reason: "stepdown", forMs: 10 });
   h.recorded(3);
   h.answer(h.take("delete_entry"), CONFLICT);
   h.read(ok(entryOf("older", null, 60)));

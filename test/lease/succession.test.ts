@@ -98,15 +98,16 @@ test("handle() adopts it with a grace while a client of it may still write (sanl
   expect(h.ours.graceUntilMs).toBe(h.ours.acquiredAtMs + TTL_MS);
 });
 
-test("handle() lets it age out instead when the grace is too short for its clients", () => {
+test("handle() waits for its clients' deadlines though the grace is shorter", () => {
   const h = new Harness();
   h.graceMs = 0;
   h.inheritances.set("i-dead", { clientsGone: false });
   h.handle({ type: "tick" });
   h.put(CONFLICT);
   h.read(ok(entryOf("alpha", "i-dead", 40)));
+  h.put(ok(41));
   h.tenure({ ...tenureOf("i-dead", 30), node: "alpha" });
-  expect(h.store.lease.phase).toBe("foreign");
+  expect(h.store.lease.graceUntilMs).toBe(h.nowMs + h.context.timing.ttlMs);
 });
 
 test("handle() knows of every store that it is free, ours, or whose it is (litefs#76)", () => {

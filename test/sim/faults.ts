@@ -275,7 +275,8 @@ class FaultSet {
     node.ask((agent) => {
       trace.add(node.label, `steps down from ${all ? "every store" : store}`);
       for (const each of all ? plan.stores : [store]) {
-        const untilMs = scheduler.nowMs + node.clock.perfectSpan(forMs);
+        // The drain itself may take its time; `forMs` begins when the store was given up.
+        const untilMs = scheduler.nowMs + node.clock.perfectSpan(plan.drainMs + forMs);
         node.steppedDownMs.set(each, Math.max(node.steppedDownMs.get(each) ?? 0, untilMs));
       }
       agent.stepdown(all ? null : store, forMs, () => {});

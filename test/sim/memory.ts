@@ -11,10 +11,13 @@ export class StateDir {
   readonly strangers = new Set<string>();
   readonly graces = new Map<string, number>();
   /** Grants that were begun and not ended, of every incarnation. */
-  readonly grants = new Map<string, { store: string; pid: number }>();
+  readonly grants = new Map<string, { store: string; pid: number; lingerMs: number }>();
+  /** Until when what gone clients left running may write, by store. */
+  readonly left = new Map<string, number>();
 
-  /** Boot times mean nothing after a reboot: each grace is owed whole. */
+  /** Boot times mean nothing after a reboot: each grace is owed whole, and nothing runs on. */
   onReboot(): void {
+    this.left.clear();
     for (const store of this.graces.keys()) this.graces.set(store, Infinity);
   }
 }
@@ -34,12 +37,14 @@ export class SimMemory implements HostMemory {
   readonly #alive: (pid: number) => boolean;
   readonly #mutations: Mutations;
   /** Grants of earlier incarnations whose clients may still run. */
-  readonly #inherited: { store: string; pid: number }[];
+  #inherited: { store: string; pid: number }[];
 
   constructor(
     dir: StateDir,
-    { incarnation, alive, mutations, strangers }: {
+    { incarnation, nowMs, alive, mutations, strangers }: {
       incarnation: string;
+      /** On the host's CLOCK_BOOTTIME. */
+      nowMs: number;
       /** Whether a process of this host still runs. */
       alive: (pid: number) => boolean;
       mutations: Mutations;
@@ -58,6 +63,9 @@ export class SimMemory implements HostMemory {
     this.inherits = new Set(dir.incarnations);
     this.owed = new Set(dir.graces.keys());
     dir.incarnations.add(incarnation);
+    for (const { store, lingerMs } of dir.grants.values()) {
+      if (lingerMs > 0) this.#leave(store, nowMs + lingerMs);
+    }
   }
 
   clientsGone(store: string): boolean {
@@ -82,16 +90,31 @@ export class SimMemory implements HostMemory {
 
   forgetGrace(store: string): null {
     this.#dir.graces.delete(store);
+    this.#inherited = this.#inherited.filter((grant) => grant.store !== store);
     return null;
   }
 
-  beginGrant(id: number, { store, pid }: { store: string; epoch: number; pid: number }): null {
-    this.#dir.grants.set(`${this.#incarnation} ${id}`, { store, pid });
+  lingerUntilMs(store: string): number {
+    return this.#mutations.journal ? this.#dir.left.get(store) ?? 0 : 0;
+  }
+
+  beginGrant(
+    id: number,
+    { store, pid, lingerMs }: { store: string; epoch: number; pid: number; lingerMs: number },
+  ): null {
+    this.#dir.grants.set(`${this.#incarnation} ${id}`, { store, pid, lingerMs });
     return null;
   }
 
-  endGrant(id: number): null {
-    this.#dir.grants.delete(`${this.#incarnation} ${id}`);
+  endGrant(id: number, lingerUntilMs: number): null {
+    const key = `${this.#incarnation} ${id}`;
+    const grant = this.#dir.grants.get(key);
+    if (grant !== undefined) this.#leave(grant.store, lingerUntilMs);
+    this.#dir.grants.delete(key);
     return null;
+  }
+
+  #leave(store: string, untilMs: number): void {
+    this.#dir.left.set(store, Math.max(untilMs, this.#dir.left.get(store) ?? 0));
   }
 }

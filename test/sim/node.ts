@@ -160,6 +160,7 @@ export class SimNode {
     });
     const memory = new SimMemory(this.state, {
       incarnation,
+      nowMs: clock.bootMs(),
       alive: (pid) => this.alive.has(pid),
       mutations,
       strangers: world.incarnations,

@@ -6,7 +6,7 @@
 import { mkdirSync, mkdtempSync, openSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { AgentError, connect, type Connection } from "../../src/client/mod.ts";
+import { AgentError, type Connection, openConnection } from "../../src/client/mod.ts";
 import type { Kind } from "../../src/lease/errors.ts";
 import { reap, reapDir, reaped } from "./reaper.ts";
 import { until } from "./wait.ts";
@@ -25,6 +25,8 @@ export interface RealAgentOptions {
   readonly locks?: string;
   /** Default: a directory of its own. */
   readonly state?: string;
+  /** Default: in a directory of its own. */
+  readonly socket?: string;
   /** Default true: resolves once READY. */
   readonly awaitReady?: boolean;
   readonly env?: Record<string, string>;
@@ -60,7 +62,7 @@ export class RealAgent {
     this.options = options;
     this.dir = mkdtempSync(join(tmpdir(), "agent-"));
     reapDir(this.dir);
-    this.socket = join(this.dir, "agent.sock");
+    this.socket = options.socket ?? join(this.dir, "agent.sock");
     this.locks = options.locks ?? join(this.dir, "locks");
     this.state = options.state ?? join(this.dir, "state");
     mkdirSync(this.locks, { recursive: true });
@@ -130,7 +132,7 @@ export class RealAgent {
 
   /** A connection of its own, closed with the agent. */
   async client(): Promise<Connection> {
-    const connection = await connect({ socket: this.socket });
+    const connection = await openConnection({ socket: this.socket });
     this.#connections.push(connection);
     return connection;
   }

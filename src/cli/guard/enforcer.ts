@@ -4,6 +4,7 @@
  */
 import { constants } from "node:os";
 import { bootTimeMs } from "../../sys/boot_time.ts";
+import type { Cgroup } from "../../sys/cgroup.ts";
 import { signalGroup, signalProcess } from "../../sys/job.ts";
 import { stepAt } from "./plan.ts";
 import type { Hold } from "./plan.ts";
@@ -52,9 +53,9 @@ export class Enforcer {
     return this.#acted;
   }
 
-  /** The command was started. */
-  setGroup(group: number): void {
-    this.#target = { ...this.#target, group };
+  /** More is known of where the command's processes are. */
+  setPlace(place: { readonly group: number | null; readonly cgroup: Cgroup | null }): void {
+    this.#target = { ...this.#target, ...place };
   }
 
   /** The lease's newest state. */
@@ -117,8 +118,9 @@ export class Enforcer {
   #kill(): void {
     this.#act();
     const { group } = this.#target;
-    // The group at once, before the slower look at every process.
+    // The groups at once, before the slower look at every process.
     if (group !== null) signalGroup(group, SIGKILL);
+    this.#target.cgroup?.kill();
     const members = membersOf(this.#target);
     for (const each of members) signalProcess(each.pid, SIGKILL);
     // One that forked while we looked was missed, and what it started has a new number.

@@ -3,7 +3,7 @@
  * @module
  */
 import { isatty } from "node:tty";
-import { AgentError, connect, openSocket } from "../../client/mod.ts";
+import { AgentError, openConnection, openSocket } from "../../client/mod.ts";
 import { checkStore, socketOf } from "../agent.ts";
 import { formatDuration } from "../duration.ts";
 import { Failure } from "../failure.ts";
@@ -96,7 +96,7 @@ function announceWait({ store, wait = 0 }: GuardRequest, socket: string): () => 
 }
 
 async function whoHolds(store: string, socket: string): Promise<string> {
-  await using agent = await connect({ socket });
+  await using agent = await openConnection({ socket });
   const { state, node, address } = await agent.call("holder", { store });
   if (state === "other") return `${node} holds it${address === null ? "" : ` (${address})`}`;
   if (state === "self") return "this node holds it; another writer here has its turn or its lock";

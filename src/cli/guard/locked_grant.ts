@@ -51,19 +51,27 @@ export function requestLockedGrant(
   if (fd === undefined) throw new Error("Cannot find the descriptor of the socket");
   return new Promise((resolve, reject) => {
     const reader = new AnswerReader(fd, path);
+    const fail = (error: unknown) => {
+      stop();
+      socket.destroy();
+      reject(error);
+    };
+    const onGone = () => fail(reader.gone());
     const stop = whenReadable(fd, LOOK_EVERY_MS, () => {
+      // Closed by the runtime, as when our question met a dead agent: the number may be another's.
+      if (socket.destroyed || socket._handle?.fd !== fd) return onGone();
       try {
         const grant = reader.read();
         if (grant === null) return;
         stop();
+        socket.off("error", onGone);
         const { rest, ...found } = grant;
         resolve({ ...found, connection: new Connection(socket, { path, received: rest }) });
       } catch (error) {
-        stop();
-        socket.destroy();
-        reject(error);
+        fail(error);
       }
     });
+    socket.on("error", onGone);
     // The TTL decides when the command is asked to end; it is answered at once, from memory.
     const status = { jsonrpc: "2.0", id: "status", method: "status" };
     const guard = { jsonrpc: "2.0", id: "guard", method: "guard", params };
@@ -89,7 +97,7 @@ class AnswerReader {
       const received = receiveWithDescriptors(this.#fd, CHUNK_BYTES);
       if (received === null) return null;
       for (const fd of received.fds) this.#keep(fd);
-      if (received.bytes.byteLength === 0) throw this.#gone();
+      if (received.bytes.byteLength === 0) throw this.gone();
       this.#bytes = Buffer.concat([this.#bytes, received.bytes]);
       const result = this.#takeAnswers();
       if (result === null) continue;
@@ -144,7 +152,8 @@ class AnswerReader {
     else closeSync(fd);
   }
 
-  #gone(): AgentUnreachable {
+  /** The error for an agent that went away. */
+  gone(): AgentUnreachable {
     return new AgentUnreachable(
       `The agent at ${this.#path} closed the connection before it answered; see its log`,
     );

@@ -6,10 +6,11 @@
  * who carries it came from that command; and so do the children of whoever did. While the wrapper
  * lives, orphans become its children, which makes the search complete. When only the watchdog is
  * left, it misses a process that left the group, started a program with a cleared environment, and
- * whose parents have all ended.
+ * whose parents have all ended. The command's cgroup has that, too, where one could be made.
  * @module
  */
 import { closeSync, openSync, readdirSync, readSync } from "node:fs";
+import type { Cgroup } from "../../sys/cgroup.ts";
 
 /** Carries the marks, outermost guard first, separated by colons. */
 export const MARKS_VARIABLE = "ZIT_LEASE_GUARDS";
@@ -20,6 +21,8 @@ export interface Target {
   readonly mark: string;
   /** Their process group; null before the command was started, or where that is not known. */
   readonly group: number | null;
+  /** Null where none could be made. */
+  readonly cgroup: Cgroup | null;
   /** A process whose children are of the command, and those of its children that are not. */
   readonly parent?: { readonly pid: number; readonly except: ReadonlySet<number> };
 }
@@ -43,11 +46,13 @@ const CHUNK_BYTES = 64 * 1_024;
 
 /** The living processes of a command, never ourselves. */
 export function membersOf(target: Target): Member[] {
-  const { mark, group, parent } = target;
+  const { mark, group, parent, cgroup } = target;
+  const caught = new Set(cgroup?.pids());
   const members = new Set<number>();
   const processes = livingProcesses();
   const belongs = (each: Process) =>
     each.group === group || each.marks.includes(mark) || members.has(each.parent) ||
+    caught.has(each.pid) ||
     (each.parent === parent?.pid && !parent.except.has(each.pid));
   // Children may be listed before their parents: again, until nobody was added.
   for (let before = -1; before !== members.size;) {

@@ -6,6 +6,7 @@
  * when the wrapper says that all is done, or when there is nothing left to end.
  * @module
  */
+import { Cgroup } from "../../sys/cgroup.ts";
 import { Enforcer } from "./enforcer.ts";
 import { askAgent } from "./reprieve.ts";
 import { STATE_VARIABLE } from "./watchdog_state.ts";
@@ -59,11 +60,12 @@ class Watchdog {
       process.stdout.write(`${JSON.stringify(report)}\n`);
       return true;
     }
-    this.#enforcer ??= new Enforcer({ mark: state.mark, group: state.group }, {
+    this.#enforcer ??= new Enforcer({ mark: state.mark, group: state.group, cgroup: null }, {
       lateMs: AFTER_THE_WRAPPER_MS,
       reprieve: () => askAgent(this.#state!, this.#wrapper),
     });
-    if (state.group !== null) this.#enforcer.setGroup(state.group);
+    const cgroup = state.cgroup === null ? null : Cgroup.at(state.cgroup);
+    this.#enforcer.setPlace({ group: state.group, cgroup });
     if (state.hold !== null) this.#enforcer.update(state.hold);
     return false;
   }
@@ -74,5 +76,7 @@ class Watchdog {
     this.#enforcer.look();
     while (this.#enforcer.members().length > 0) await Bun.sleep(ORPHAN_LOOK_MS);
     this.#enforcer.stop();
+    const cgroup = this.#state?.cgroup ?? null;
+    if (cgroup !== null) Cgroup.at(cgroup).remove();
   }
 }

@@ -21,7 +21,7 @@ export class WatchdogLink {
 
   /** Starts it at once: it is ready by the time that the grant is there. */
   constructor(mark: string) {
-    this.#state = { mark, group: null, hold: null, grant: null, done: false };
+    this.#state = { mark, group: null, cgroup: null, hold: null, grant: null, done: false };
     this.#process = this.#start();
   }
 

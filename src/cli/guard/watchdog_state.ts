@@ -9,6 +9,8 @@ export interface WatchdogState {
   readonly mark: string;
   /** Null before the command was started. */
   readonly group: number | null;
+  /** The directory of the command's cgroup; null where it has none. */
+  readonly cgroup: string | null;
   /** Null before the grant. */
   readonly hold: Hold | null;
   /** How to prove that the grant lives on while the wrapper is stopped; null where it cannot be. */

@@ -7,6 +7,7 @@ import { constants } from "node:os";
 import { AgentError } from "../../client/mod.ts";
 import type { Connection, Notification } from "../../client/mod.ts";
 import { bootTimeMs } from "../../sys/boot_time.ts";
+import { Cgroup } from "../../sys/cgroup.ts";
 import { reapOrphans, startJob } from "../../sys/job.ts";
 import { setChildSubreaper } from "../../sys/process.ts";
 import { formatDuration } from "../duration.ts";
@@ -55,15 +56,20 @@ export class Wrapper {
   readonly #enforcer: Enforcer;
   #hold: Hold;
   #suspended = false;
+  /** The command's own; null where none could be made. */
+  #cgroup: Cgroup | null;
   /** Why the lease went or is about to. */
   #reason = "the agent stopped renewing it";
 
   constructor(options: WrapperOptions) {
     const { grant, mark } = options;
     this.#options = options;
+    this.#cgroup = Cgroup.make(mark);
     this.#connection = grant.connection;
     const parent = { pid: process.pid, except: options.watchdog.pids };
-    this.#enforcer = new Enforcer({ mark, group: null, parent }, { onAct: () => this.#onAct() });
+    this.#enforcer = new Enforcer({ mark, group: null, cgroup: null, parent }, {
+      onAct: () => this.#onAct(),
+    });
     this.#hold = {
       deadlineMs: grant.result.deadline_boot_ms,
       killAfterMs: killAfterMs(options.killAfterMs, grant.ttlMs ?? grant.result.remaining_ms),
@@ -76,18 +82,20 @@ export class Wrapper {
     const { grant, signals, watchdog, socket } = this.#options;
     const { token, store } = grant.result;
     // Before the command starts: whenever we are killed, the watchdog knows enough to end it.
-    watchdog.tell({ hold: this.#hold, grant: { socket, token, store } });
+    const grantedTo = { socket, token, store };
+    watchdog.tell({ hold: this.#hold, grant: grantedTo, cgroup: this.#cgroup?.path ?? null });
     // Orphans of the command become our children: so none gets out of sight.
     setChildSubreaper(true);
     const group = await this.#start();
-    watchdog.tell({ group });
+    const cgroup = this.#cgroup;
+    watchdog.tell({ group, cgroup: cgroup?.path ?? null });
     const job = new Job(group, {
       onSuspend: () => this.#onSuspend(),
       onResume: () => void this.#onResume(),
       onChildren: () => reapOrphans(new Set([group, ...watchdog.pids])),
     });
     signals.forwardTo((signal) => job.forward(signal));
-    this.#enforcer.setGroup(group);
+    this.#enforcer.setPlace({ group, cgroup });
     this.#connection.onNotification((notification) => this.#onNotification(notification));
     for (const notification of grant.early) this.#onNotification(notification);
     this.#connection.closed.then((why) => why !== null && this.#onAgentGone());
@@ -109,12 +117,15 @@ export class Wrapper {
     };
     restoreDescriptorLimit();
     try {
-      return startJob({
-        ...command,
-        env: guardedEnvironment(variables, mark),
-        pass: lockFd === null ? null : { fd: lockFd, as },
-      });
+      const env = guardedEnvironment(variables, mark);
+      const pass = lockFd === null ? null : { fd: lockFd, as };
+      const start = () => startJob({ ...command, env, pass });
+      if (this.#cgroup === null) return start();
+      const { result: group, inside } = this.#cgroup.around(start);
+      if (!inside) this.#cgroup = null;
+      return group;
     } catch (error) {
+      this.#cgroup?.remove();
       watchdog.dismiss();
       await this.#release();
       throw new Failure(
@@ -198,6 +209,8 @@ export class Wrapper {
     } else {
       watchdog.dismiss();
     }
+    // What the command left running goes on without us.
+    this.#cgroup?.remove();
     // A lost grant needs no release: it ends with our connection, also where the agent hangs.
     if (!gone && await this.#release() === "lost") gone = true;
     if (!gone) return ending.status;

@@ -90,11 +90,14 @@ function checkHolder(checks: Checks, client: SimClient, holder: string): string 
 function checkGrace(checks: Checks, client: SimClient, refusal: Refusal): string | null {
   const { world, owners, nowMs } = checks;
   const { node, wish: { store } } = client;
-  const { graceMs } = world.plan;
+  const { graceMs, ttlMs } = world.plan;
   const lease = client.run?.agent.inspect(store)?.store.lease;
   // The tenure may be given up with the same breath; what it owes stays known.
   if (lease === undefined || lease.graceUntilMs <= node.clock.bootMs()) return "but it owes none";
-  if ((refusal.retryAfterMs ?? 0) > graceMs + 1) return "for longer than a grace";
+  // Clients of an agent that died here are waited for as long as they may write.
+  const awaits = lease.phase === "ours" && lease.awaited !== null;
+  const longestMs = awaits ? Math.max(graceMs, ttlMs) : graceMs;
+  if ((refusal.retryAfterMs ?? 0) > longestMs + 1) return "for longer than a grace";
   // Decided when a tenure was recorded, or when an open one was read and the writing failed.
   const readMs = client.run?.coordinator.readOpenMs.get(store) ?? -Infinity;
   const owedMs = Math.max(owners.owedMs.get(store) ?? -Infinity, readMs);
