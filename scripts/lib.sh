@@ -28,6 +28,13 @@ with_lock() {
   ) 9>>"$root/.cache/$name.lock"
 }
 
+# Where what is fetched is kept for all checkouts.
+cache_directory() {
+  local directory=${XDG_CACHE_HOME:-${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}/.cache}/zit-agent
+  mkdir -p "$directory"
+  printf '%s\n' "$directory"
+}
+
 checksum() { sha256sum | cut -d ' ' -f 1; }
 
 modules_wanted() { cat "$root/package.json" "$root/package-lock.json" | checksum; }

@@ -5,7 +5,7 @@
  * @module
  */
 import { connect as connectSocket, createServer } from "node:net";
-import { connect, type Connection } from "../../src/client/mod.ts";
+import { type Connection, openConnection } from "../../src/client/mod.ts";
 import { SocketServer } from "../../src/socket/server.ts";
 import { print, quantile } from "./figures.ts";
 import { openOptions, TemporaryDirectory } from "../../test/socket/support/server.ts";
@@ -117,7 +117,7 @@ export async function socket(): Promise<void> {
     stderr: "inherit",
   });
   await child.stdout.getReader().read();
-  const agent = await connect({ socket: `${directory.path}/agent.sock` });
+  const agent = await openConnection({ socket: `${directory.path}/agent.sock` });
   try {
     await measure(agent, directory.path, ROUNDS);
   } finally {

@@ -27,7 +27,7 @@ import type {
   LeaseInfo,
   Verified,
 } from "./types.ts";
-import { countsOf, infoOf, lookUp, pageOf, readHistory } from "./views.ts";
+import { infoOf, lookUp, pageOf, readHistory } from "./views.ts";
 import { Watches } from "./watches.ts";
 
 /** The agent of one host. */
@@ -78,9 +78,10 @@ export class Agent {
   }
 
   /** Nothing is granted while the bucket contradicts us; null: it is put right. */
-  setMisconfigured(reason: string | null): void {
+  setMisconfigured(reason: string | null, check = "bucket"): void {
     this.#misconfigured = reason;
-    this.health.report("bucket", reason);
+    this.#watches.noticeAll(this.#engine.slots.values());
+    this.health.report(check, reason);
   }
 
   /** A tenure record written by anybody was heard of. */
@@ -151,8 +152,7 @@ export class Agent {
     if (this.#mute) return done(false);
     const slot = this.#engine.slot(store);
     if (slot.store.resolved) return done(this.#heldNow(slot));
-    const id = this.#callers.ask(done);
-    this.#engine.dispatch(slot, { type: "ask", id });
+    this.#engine.dispatch(slot, { type: "ask", id: this.#callers.ask(done) });
   }
 
   #heldNow(slot: Slot): boolean {
@@ -166,11 +166,8 @@ export class Agent {
     const slot = this.#engine.slots.get(store);
     const info = slot === undefined ? null : this.#info(slot);
     if (info?.state === "self") return answer.ok(info);
-    if (!this.#engine.context.connected) {
-      return answer.fail(
-        refuse.unavailable(store, this.#engine.context.downReason ?? "not connected"),
-      );
-    }
+    const { connected, downReason = "not connected" } = this.#engine.context;
+    if (!connected) return answer.fail(refuse.unavailable(store, downReason));
     lookUp(store, this.options, this.#ports.coordinator, answer);
   }
 
@@ -187,10 +184,7 @@ export class Agent {
     readHistory(store, this.#ports.coordinator, answer);
   }
 
-  /**
-   * Tells `client` the state of the stores (all known, for null) and then each change; `begun` is
-   * told the watch's name before.
-   */
+  /** Tells `client` each change of the stores (null: all known) after `begun` got the watch's name. */
   watch(
     client: Client,
     stores: readonly string[] | null,
@@ -201,6 +195,13 @@ export class Agent {
     begun(subscription);
     for (const slot of named ?? []) this.#engine.dispatch(slot, { type: "tick" });
     this.#watches.tell(subscription, named ?? this.#engine.slots.values());
+  }
+
+  /** Calls `done` once the client's watches were told every change that was due. */
+  whenTold(client: Client, done: () => void): void {
+    const again = () => this.whenTold(client, done);
+    if (this.#watches.isBehind(client)) return client.onDrain(again);
+    return this.#engine.isTimely ? done() : void this.#ports.timers.after(1, again);
   }
 
   /** Ends a watch; false if the client has no such one. */
@@ -218,17 +219,15 @@ export class Agent {
     this.#draining = true;
     const slots = [...this.#engine.slots.values()];
     this.#engine.refuseNew("shutdown");
-    this.#giveUp(slots, { reason: "shutdown", forMs: Infinity }, done);
+    const block = { reason: "shutdown", forMs: Infinity };
+    this.#drains.begin(slots, block, { withinMs: this.options.drainMs, done });
   }
 
   /** The same for one store, or all (null), which are not acquired again for `forMs`. */
   stepdown(store: string | null, forMs: number | null, done: Drained): void {
     const slots = store === null ? [...this.#engine.slots.values()] : [this.#engine.slot(store)];
     const holdOffMs = forMs ?? this.#engine.context.timing.ttlMs;
-    this.#giveUp(slots, { reason: "stepdown", forMs: holdOffMs }, done);
-  }
-
-  #giveUp(slots: Slot[], block: { reason: string; forMs: number }, done: Drained): void {
+    const block = { reason: "stepdown", forMs: holdOffMs };
     this.#drains.begin(slots, block, { withinMs: this.options.drainMs, done });
   }
 
@@ -238,8 +237,7 @@ export class Agent {
   }
 
   get state(): "starting" | "serving" | "draining" {
-    if (this.#draining) return "draining";
-    return this.#ttlKnown ? "serving" : "starting";
+    return this.#draining ? "draining" : this.#ttlKnown ? "serving" : "starting";
   }
 
   /** TTL and grace; null until the bucket was seen. */
@@ -254,8 +252,12 @@ export class Agent {
 
   /** How many of what there are now. */
   counts(): Counts {
-    const infos = [...this.#engine.slots.values()].map((slot) => this.#info(slot));
-    return { ...countsOf(infos), ...this.#callers.counts };
+    return { ...this.#engine.counts(this.#mute), ...this.#callers.counts };
+  }
+
+  /** How long ago the renewal was due that has waited longest for its acknowledgement; in ms. */
+  get renewalOverdueMs(): number {
+    return this.#engine.renewalOverdueMs;
   }
 
   /** A store that is known here, with what it looks at; for the simulator's checkers. */

@@ -9,28 +9,23 @@ import { Store } from "../lease/store.ts";
 import type { StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
 import { World, type WorldEffect } from "./effects.ts";
+import { Pacer } from "./pacer.ts";
 import type { Slot } from "./slot.ts";
-import type { AgentOptions, AgentPorts } from "./types.ts";
+import type { AgentOptions, AgentPorts, Counts } from "./types.ts";
+import { countsOf, renewalOverdueMs } from "./views.ts";
 import { Wakes } from "./wakes.ts";
 
-/**
- * How many due stores are ticked before the event loop gets its turn: with very many stores due at
- * once, a guard waits for a slice of them, not for all.
- */
-const TICK_SLICE = 256;
+/** How long due stores are ticked before the event loop gets its turn; in milliseconds. */
+const TICK_SLICE_MS = 5;
 
-/**
- * Requests in flight at which stores that nobody waits for have to wait: enough to keep the
- * connection busy over any round trip, few enough to be answered well before they time out.
- */
-const WINDOW = 2_048;
+/** No store is ticked more often: a slip in the core must not become a busy loop. */
+const MIN_WAKE_MS = 1;
 
 /** Effects that concern callers and watchers, not the world. */
 export type CallerEffect = Exclude<StoreEffect, WorldEffect | { type: "wake" | "defer" }>;
 
-/** What the engine tells its agent. */
+/** The engine's way to its agent. */
 export interface EngineHooks {
-  /** Carries out what concerns callers. */
   perform(slot: Slot, effect: CallerEffect): void;
   /** An event of the store was handled. */
   handled(slot: Slot): void;
@@ -45,9 +40,7 @@ export class Engine {
   readonly #world: World;
   readonly #wakes = new Wakes<Slot>();
   readonly #pending: { slot: Slot; event: StoreEvent }[] = [];
-  /** What waits for room on the connection. */
-  readonly #paced: { slot: Slot; event: StoreEvent }[] = [];
-  #pacedFrom = 0;
+  readonly #pacer: Pacer;
   #pinned: ReadonlySet<string> = new Set();
   #handling = false;
   /** Why stores that become known now are not acquired; null while they are. */
@@ -63,6 +56,11 @@ export class Engine {
     this.#ports = ports;
     this.#hooks = hooks;
     this.#world = new World(options, ports, (slot, event) => this.dispatch(slot, event));
+    this.#pacer = new Pacer(ports.timers, {
+      inFlight: () => this.#world.inFlight,
+      lateMs: () => this.overdueMs,
+      run: (slot, event) => this.#run(slot, event),
+    });
     this.#context = this.#contextOf(options.ttlMs ?? DEFAULT_TTL_MS, false);
   }
 
@@ -74,6 +72,22 @@ export class Engine {
   /** How late the most overdue store is, in milliseconds: 0 while timers are in time. */
   get overdueMs(): number {
     return Math.max(0, this.#ports.clock.bootMs() - this.#wakes.nextMs);
+  }
+
+  /** Whether every store was ticked that is due, but for what timers are always late by. */
+  get isTimely(): boolean {
+    return this.overdueMs <= this.#context.timing.ttlMs / 400;
+  }
+
+  /** How many stores are what; `mute`: none counts as held. */
+  counts(mute: boolean): Pick<Counts, "held" | "waiting" | "foreign"> {
+    const counts = countsOf(this.#stores(), this.#ports.clock.bootMs(), this.#context);
+    return mute ? { ...counts, held: 0, waiting: counts.waiting + counts.held } : counts;
+  }
+
+  /** How long ago the renewal was due that has waited longest for its acknowledgement; in ms. */
+  get renewalOverdueMs(): number {
+    return renewalOverdueMs(this.#stores(), this.#ports.clock.bootMs(), this.#context);
   }
 
   /** The TTL is known, or another. */
@@ -90,7 +104,7 @@ export class Engine {
       incarnation,
       rules,
       connected,
-      hasRoom: () => this.#world.inFlight < WINDOW,
+      hasRoom: () => this.#pacer.hasRoom,
       inherits: (id) => this.#inherits(id),
     };
   }
@@ -106,11 +120,11 @@ export class Engine {
     this.#context = { ...this.#context, connected };
     const event: StoreEvent = { type: connected ? "connected" : "disconnected" };
     for (const slot of [...this.slots.values()]) {
-      if (connected && slot.store.waiting === 0) this.#paced.push({ slot, event });
+      if (connected && slot.store.waiting === 0) this.#pacer.add({ slot, event });
       else this.dispatch(slot, event);
     }
     if (connected) this.#wakePinned();
-    this.#drainPaced();
+    this.#drain();
   }
 
   /** The stores to hold whether or not anybody asks; those left out are held on while asked for. */
@@ -127,9 +141,13 @@ export class Engine {
     for (const code of this.#pinned) {
       const slot = this.slot(code);
       slot.store.pinned = true;
-      this.#paced.push({ slot, event: { type: "tick" } });
+      this.#pacer.add({ slot, event: { type: "tick" } });
     }
-    this.#drainPaced();
+    this.#drain();
+  }
+
+  *#stores(): Generator<Store> {
+    for (const { store } of this.slots.values()) yield store;
   }
 
   /** The store, made known if it is not. */
@@ -156,7 +174,7 @@ export class Engine {
   /** Handles an event, and whatever its effects bring; within another event's handling, after it. */
   dispatch(slot: Slot, event: StoreEvent): void {
     this.#run(slot, event);
-    this.#drainPaced();
+    this.#drain();
   }
 
   #run(slot: Slot, event: StoreEvent): void {
@@ -172,25 +190,25 @@ export class Engine {
       this.#pending.length = 0;
       this.#handling = false;
     }
+    if (event.type === "tick") this.#forget(slot);
     this.#schedule();
   }
 
-  /** From now on no store is acquired that somebody asks about for the first time. */
-  refuseNew(reason: string): void {
-    this.#refusing = reason;
+  /** Lets go of a store that nothing needs any more; nothing that concerns it is pending. */
+  #forget(slot: Slot): void {
+    const { store } = slot;
+    // A store forgotten before may still be ticked; the one known by its code now is another.
+    if (this.slots.get(store.code) !== slot) return;
+    if (store.forgettable(this.#ports.clock.bootMs(), this.#context)) this.slots.delete(store.code);
   }
 
-  /** Handles what waits for room, as far as there is some. */
-  #drainPaced(): void {
-    if (this.#handling) return;
-    while (this.#pacedFrom < this.#paced.length && this.#world.inFlight < WINDOW) {
-      const { slot, event } = this.#paced[this.#pacedFrom++];
-      if (this.#pacedFrom === this.#paced.length) {
-        this.#paced.length = 0;
-        this.#pacedFrom = 0;
-      }
-      this.#run(slot, event);
-    }
+  #drain(): void {
+    if (!this.#handling) this.#pacer.drain();
+  }
+
+  /** From now on no store is acquired that nobody asked about before. */
+  refuseNew(reason: string): void {
+    this.#refusing = reason;
   }
 
   /** Lets go of timer and locks at once. */
@@ -204,19 +222,18 @@ export class Engine {
     this.#current = store.code;
     // Read before any effect goes out: what is sent below is sent no earlier than this.
     const nowMs = this.#ports.clock.bootMs();
-    for (const effect of store.handle(event, nowMs, this.#context)) this.#perform(slot, effect);
-    this.#hooks.handled(slot);
-    if (event.type === "tick" && store.forgettable(nowMs, this.#context)) {
-      this.slots.delete(store.code);
+    for (const effect of store.handle(event, nowMs, this.#context)) {
+      this.#perform(slot, effect, nowMs);
     }
+    this.#hooks.handled(slot);
   }
 
-  #perform(slot: Slot, effect: StoreEffect): void {
+  #perform(slot: Slot, effect: StoreEffect, nowMs: number): void {
     switch (effect.type) {
       case "wake":
-        return this.#wakes.add(effect.atMs, slot);
+        return this.#wakes.add(Math.max(effect.atMs, nowMs + MIN_WAKE_MS), slot);
       case "defer":
-        return void this.#paced.push({ slot, event: { type: "tick" } });
+        return void this.#pacer.add({ slot, event: { type: "tick" } });
       case "note":
       case "granted":
       case "refused":
@@ -268,14 +285,14 @@ export class Engine {
   #onTimer(): void {
     this.#timerMs = Infinity;
     this.#cancelTimer = null;
-    const nowMs = this.#ports.clock.bootMs();
-    for (let i = 0; i < TICK_SLICE; i++) {
+    const { clock } = this.#ports;
+    const startMs = clock.bootMs();
+    for (let nowMs = startMs; nowMs < startMs + TICK_SLICE_MS; nowMs = clock.bootMs()) {
       const slot = this.#wakes.takeDue(nowMs);
       if (slot === undefined) break;
-      // Forgotten since: the store may have been made known again, as another object.
-      if (this.slots.get(slot.store.code) !== slot) continue;
-      this.dispatch(slot, { type: "tick" });
+      this.#run(slot, { type: "tick" });
     }
     this.#schedule();
+    this.#drain();
   }
 }

@@ -22,9 +22,14 @@ const ADVICE = {
     "grace; compare the replicas of the bucket, and have the one that kept an expired entry made anew",
 } as const;
 
+/** A single request without an answer is an election, or a lost packet; a second one is a problem. */
+const MIN_UNANSWERED = 2;
+
 /** Everything that is wrong now. */
 export class Health {
   readonly #observer: Observer;
+  /** How many requests in a row had no answer, by store. */
+  readonly #unanswered = new Map<string, number>();
   readonly #problems = new Map<string, string>();
   /** The stores in which each was seen. */
   readonly #stores = {
@@ -49,6 +54,7 @@ export class Health {
   note(store: string, note: LeaseNote): void {
     switch (note.type) {
       case "foreign":
+        this.#onAnswered(store);
         if (note.duplicate && note.renews) this.#name("duplicate_node", store, true);
         else if (!note.duplicate) this.#name("duplicate_node", store, false);
         if (note.renews) this.#name("stuck", store, false);
@@ -57,11 +63,40 @@ export class Health {
         return this.#name("epoch", store, true);
       case "stuck":
         return this.#name("stuck", store, true);
+      case "unreachable":
+        return this.#onUnanswered(store, note.reason);
+      case "proven":
+      case "released":
+        return this.#onAnswered(store);
       case "acquired":
+        // A new entry was taken: what kept others from getting one is over.
+        this.#unanswered.clear();
+        this.report("writes", null);
         for (const name of ["duplicate_node", "epoch", "stuck"] as const) {
           this.#name(name, store, false);
         }
     }
+  }
+
+  /**
+   * A coordinator that is connected and looks well may still take no writes, as when a bucket is
+   * full; then nothing can be guarded, and that has to show (kubernetes#82960). One store is named:
+   * the others fail for the same reason.
+   */
+  #onUnanswered(store: string, reason: string): void {
+    const tries = (this.#unanswered.get(store) ?? 0) + 1;
+    this.#unanswered.set(store, tries);
+    if (tries < MIN_UNANSWERED || this.#problems.has("writes")) return;
+    this.report(
+      "writes",
+      `the coordinator does not take the writes of store ${store} (${reason}); put that right, and ` +
+        "see the coordinator's own log",
+    );
+  }
+
+  #onAnswered(store: string): void {
+    if (!this.#unanswered.delete(store) || this.#unanswered.size > 0) return;
+    this.report("writes", null);
   }
 
   #name(name: keyof typeof ADVICE, store: string, add: boolean): void {

@@ -7,6 +7,7 @@ import * as refuse from "../lease/refusals.ts";
 import type { LeaseContext } from "../lease/state.ts";
 import type { Store } from "../lease/store.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
+import { renewalDueMs } from "../lease/timing.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Coordinator, EntryRead, TenureRead } from "../ports/coordinator.ts";
 import type { AgentOptions, Answer, LeaseInfo } from "./types.ts";
@@ -116,13 +117,31 @@ export function pageOf(
 
 /** How many stores are held, ours but not yet to be granted, and elsewhere. */
 export function countsOf(
-  infos: readonly LeaseInfo[],
+  stores: Iterable<Store>,
+  nowMs: number,
+  context: LeaseContext,
 ): { held: number; waiting: number; foreign: number } {
   const counts = { held: 0, waiting: 0, foreign: 0 };
-  for (const { state, held } of infos) {
+  for (const store of stores) {
+    const { state, held } = store.view(nowMs, context);
     if (state === "other") counts.foreign++;
     else if (held) counts.held++;
     else if (state === "self") counts.waiting++;
   }
   return counts;
+}
+
+/** How long ago the renewal was due that has waited longest for its acknowledgement; 0: none has. */
+export function renewalOverdueMs(
+  stores: Iterable<Store>,
+  nowMs: number,
+  { timing }: LeaseContext,
+): number {
+  let overdueMs = 0;
+  for (const { lease } of stores) {
+    if (lease.phase !== "ours") continue;
+    const dueMs = renewalDueMs(lease.provenAtMs, lease.revision, timing);
+    overdueMs = Math.max(overdueMs, nowMs - dueMs);
+  }
+  return overdueMs;
 }

@@ -69,6 +69,20 @@ export class Watches {
     this.#pump(watch);
   }
 
+  /** Whether there is something to tell a client that it has not read enough for. */
+  isBehind(client: Client): boolean {
+    if (client.congested) return true;
+    for (const watch of this.#all.values()) {
+      if (watch.client.id === client.id && watch.due.size > 0) return true;
+    }
+    return false;
+  }
+
+  /** Something changed for all of these stores. */
+  noticeAll(slots: Iterable<Slot>): void {
+    if (this.#all.size > 0) { for (const slot of slots) this.notice(slot); }
+  }
+
   /** Something happened to a store: whoever watches it is told if it is not as it was. */
   notice(slot: Slot): void {
     for (const watch of this.#all.values()) {

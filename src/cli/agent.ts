@@ -2,7 +2,7 @@
  * Asking the agent: connects, asks, and turns what it refuses into messages and exit statuses.
  * @module
  */
-import { AgentError, connect, defaultSocketPath } from "../client/mod.ts";
+import { AgentError, defaultSocketPath, openConnection } from "../client/mod.ts";
 import type { Connection } from "../client/mod.ts";
 import { isStoreCode } from "../lease/store_code.ts";
 import { Failure, usage } from "./failure.ts";
@@ -28,7 +28,7 @@ export async function withAgent<T>(
   use: (agent: Connection) => Promise<T>,
 ): Promise<T> {
   try {
-    const agent = await connect({ socket: socketOf(options) });
+    const agent = await openConnection({ socket: socketOf(options) });
     const result = await use(agent);
     void agent.close();
     return result;

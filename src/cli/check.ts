@@ -3,6 +3,7 @@ import type { Command } from "commander";
 import type { StatusResult } from "../client/mod.ts";
 import { clientOptions, clientOptionsOf } from "./options.ts";
 import type { Context } from "./context.ts";
+export { checkLine } from "./check_line.ts";
 
 /** Defines `agent check`, which `agent --check` stands for. */
 export function defineCheck(program: Command, context: Context): void {
@@ -13,6 +14,7 @@ export function defineCheck(program: Command, context: Context): void {
     .addHelpText("after", HELP);
   clientOptions(command).action(async () => {
     const { withAgent } = await import("./agent.ts");
+    const { checkLine, oneLine } = await import("./check_line.ts");
     const { EXIT, Failure } = await import("./failure.ts");
     const { print, printJson } = await import("./output.ts");
     const options = clientOptionsOf(command);
@@ -36,19 +38,6 @@ export function defineCheck(program: Command, context: Context): void {
 /** What `--check --json` tells. */
 function checkOf({ healthy, node, state, checks, warnings }: StatusResult) {
   return { healthy, reachable: true, node, state, checks, warnings };
-}
-
-/** Failing checks and warnings by name, all in one line. */
-export function checkLine({ healthy, node, checks, warnings, counts }: StatusResult): string {
-  const failing = checks.filter((each) => !each.ok).map((each) => `${each.name}: ${each.message}`);
-  const verdict = healthy ? `healthy: ${node} holds ${counts.held} stores` : "unhealthy";
-  const parts = [verdict, ...failing, ...warnings.map((each) => `warning: ${each}`)];
-  return oneLine(parts.join("; "));
-}
-
-/** Messages can hold line breaks, which would make two lines of it. */
-function oneLine(text: string): string {
-  return text.replace(/\s+/g, " ");
 }
 
 const HELP = `

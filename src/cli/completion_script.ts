@@ -7,7 +7,14 @@ import type { Command } from "commander";
 interface Words {
   readonly name: string;
   readonly summary: string;
-  readonly flags: readonly { readonly flag: string; readonly help: string }[];
+  readonly flags: readonly Flag[];
+}
+
+interface Flag {
+  readonly flag: string;
+  readonly help: string;
+  /** How help names its value; null for a switch. */
+  readonly value: string | null;
 }
 
 /** The script for a shell, or null for one that is not known. */
@@ -29,7 +36,11 @@ export function completionScript(shell: string, program: Command): string | null
 function wordsOf(command: Command): Words {
   const flags = command.createHelp().visibleOptions(command)
     .filter((option) => option.long)
-    .map((option) => ({ flag: option.long!, help: option.description }));
+    .map((option) => ({
+      flag: option.long!,
+      help: option.description,
+      value: /[<[]([^>\]]+)[>\]]/.exec(option.flags)?.[1] ?? null,
+    }));
   return { name: command.name(), summary: command.summary() || command.description(), flags };
 }
 
@@ -37,6 +48,8 @@ function bash(own: Words, commands: readonly Words[]): string {
   const cases = commands.map(({ name, flags }) =>
     `    ${name}) words="${flags.map((each) => each.flag).join(" ")}" ;;`
   );
+  const valued = commands.flatMap(({ flags }) => flags.filter((each) => each.value !== null));
+  const valuedFlags = [...new Set(valued.map((each) => each.flag))].join("|");
   const top = [...commands.map((each) => each.name), ...own.flags.map((each) => each.flag)];
   return `# bash completion of agent
 _agent() {
@@ -49,6 +62,10 @@ _agent() {
       return
     fi
   done
+  # A value: a file's name, which is what is offered when there is no reply.
+  case "\${COMP_WORDS[COMP_CWORD-1]}" in
+    ${valuedFlags}) COMPREPLY=(); return ;;
+  esac
   case "\${COMP_WORDS[1]}" in
 ${cases.join("\n")}
     *) words="${top.join(" ")}" ;;
@@ -64,8 +81,8 @@ function zsh(own: Words, commands: readonly Words[]): string {
   const described = commands.map(({ name, summary }) => `    ${quote(`${name}:${summary}`)}`);
   const cases = commands.map(({ name, flags }) =>
     `    ${name}) _arguments ${
-      flags.map(({ flag, help }) => quote(`${flag}[${help.replace(/[[\]]/g, "")}]`)).join(" ")
-    } '*:: :_default' ;;`
+      flags.map((each) => quote(zshFlag(each))).join(" ")
+    } '*: :_default' ;;`
   );
   return `#compdef agent
 _agent() {
@@ -78,12 +95,21 @@ ${described.join("\n")}
     compadd -- ${own.flags.map((each) => each.flag).join(" ")}
     return
   fi
-  case "\${words[2]}" in
+  # The command becomes what the flags are those of.
+  shift words
+  ((CURRENT--))
+  case "\${words[1]}" in
 ${cases.join("\n")}
   esac
 }
 _agent "$@"
 `;
+}
+
+/** Brackets and colons have meanings there. */
+function zshFlag({ flag, help, value }: Flag): string {
+  const text = `${flag}${value === null ? "" : "="}[${help.replace(/[[\]]/g, "")}]`;
+  return value === null ? text : `${text}:${value.replaceAll(":", "")}:_default`;
 }
 
 function fish(own: Words, commands: readonly Words[]): string {
@@ -95,9 +121,10 @@ function fish(own: Words, commands: readonly Words[]): string {
     lines.push(`complete -c agent -n __fish_use_subcommand -l ${flag.slice(2)} -d ${quote(help)}`);
   }
   for (const { name, flags } of commands) {
-    for (const { flag, help } of flags) {
+    for (const { flag, help, value } of flags) {
       const when = quote(`__fish_seen_subcommand_from ${name}`);
-      lines.push(`complete -c agent -n ${when} -l ${flag.slice(2)} -d ${quote(help)}`);
+      const takes = value === null ? "" : " -r -F";
+      lines.push(`complete -c agent -n ${when} -l ${flag.slice(2)}${takes} -d ${quote(help)}`);
     }
   }
   return `${lines.join("\n")}\n`;

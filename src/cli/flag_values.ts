@@ -2,10 +2,15 @@
  * From what was written on the command line and in the environment to typed values of flags.
  * @module
  */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { parseDurationMs } from "./duration.ts";
 import { usage } from "./failure.ts";
 import { FLAGS, isRepeatable, twinOf } from "./run_flags.ts";
 import type { Flag } from "./run_flags.ts";
+
+/** What the unit calls the NATS credentials that systemd passes. */
+const CREDENTIAL = "zit-agent.creds";
 
 /** Where a value was written, for error messages: `--ttl` or `ZIT_AGENT_TTL`. */
 interface Written {
@@ -28,6 +33,16 @@ export class FlagValues {
       const written = fromCommandLine(flag, raw[flag.name]) ?? fromEnvironment(flag, env);
       if (written !== null) this.#written.set(flag.name, written);
     }
+    const passed = credentialOf(env);
+    const authenticates = ["creds", "nkey", "user", "standalone"].some((name) =>
+      this.isGiven(name)
+    );
+    if (passed !== null && !authenticates) this.#written.set("creds", passed);
+  }
+
+  /** Whether the flag was given in some way. */
+  isGiven(name: string): boolean {
+    return this.#written.has(name);
   }
 
   /** How the flag was given, for messages: the flag or its environment twin. */
@@ -113,6 +128,13 @@ function fromCommandLine(flag: Flag, raw: RawFlags[string]): Written | null {
   if (raw === undefined || raw === false) return null;
   const texts = raw === true ? ["1"] : typeof raw === "string" ? [raw] : raw;
   return { source: `--${flag.name}`, texts };
+}
+
+/** The file that systemd passes for `LoadCredential=`, if it does. */
+function credentialOf({ CREDENTIALS_DIRECTORY: directory }: Env): Written | null {
+  if (!directory) return null;
+  const path = join(directory, CREDENTIAL);
+  return existsSync(path) ? { source: `systemd credential ${CREDENTIAL}`, texts: [path] } : null;
 }
 
 /** A variable that is set but empty counts as not set: so one leaves a line of a file blank. */

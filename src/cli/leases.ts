@@ -1,4 +1,5 @@
 /** `agent leases`: all stores that the agent holds or follows. */
+import { Option } from "commander";
 import type { Command } from "commander";
 import type { Connection, LeaseInfo } from "../client/mod.ts";
 import { clientOptions, clientOptionsOf } from "./options.ts";
@@ -10,18 +11,26 @@ export function defineLeases(program: Command, _context: Context): void {
     .summary("the stores that this agent holds or follows")
     .description("Lists the stores that this agent holds or follows, by code.")
     .option("--prefix <text>", "only codes that start with it")
+    .addOption(
+      new Option("--state <state>", "only those in this state")
+        .choices(["held", "self", "other", "free"]),
+    )
+    .option("--node <name>", "only those that this node holds")
     .addHelpText("after", HELP);
   clientOptions(command).action(async () => {
     const { withAgent } = await import("./agent.ts");
     const { print, printJson, table } = await import("./output.ts");
     const options = clientOptionsOf(command);
-    const { prefix } = command.opts<{ prefix?: string }>();
-    const leases = await withAgent(options, (agent) => allLeases(agent, prefix));
+    const { prefix, state, node } = command.opts<Filters>();
+    const all = await withAgent(options, (agent) => allLeases(agent, prefix));
+    const leases = all.filter((each) =>
+      (state === undefined || stateOf(each) === state) && (node === undefined || each.node === node)
+    );
     if (options.json) return printJson({ leases });
     if (leases.length === 0) return;
     const rows = leases.map((each) => [
       each.store,
-      each.held ? "held" : each.state,
+      stateOf(each),
       each.node ?? "-",
       each.address ?? "-",
       each.epoch === null ? "-" : String(each.epoch),
@@ -31,6 +40,16 @@ export function defineLeases(program: Command, _context: Context): void {
       print(line);
     }
   });
+}
+
+interface Filters {
+  readonly prefix?: string;
+  readonly state?: string;
+  readonly node?: string;
+}
+
+function stateOf({ held, state }: LeaseInfo): string {
+  return held ? "held" : state;
 }
 
 /** Page by page: an agent may hold tens of thousands. */
@@ -50,6 +69,8 @@ STATE is held (this node may write), self (this node's, but in its grace), other
 
 Examples:
   $ agent leases
+  $ agent leases --state self            ours, but not to be written yet
+  $ agent leases --node host-2
   $ agent leases --prefix team-a/ --json | jq -r '.leases[] | select(.held) | .store'
 
 Exit statuses:

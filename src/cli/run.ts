@@ -14,19 +14,27 @@ export function defineRun(program: Command, context: Context): void {
     .usage("--node NAME --nats URL… [flags]\n       agent run --standalone REASON [flags]")
     .addHelpText("after", HELP);
   for (const flag of FLAGS) command.addOption(optionOf(flag));
+  command.addOption(
+    new Option("--print-config", "print each setting and where it came from, and end")
+      .helpGroup("Help:"),
+  ).addOption(new Option("--json", "with --print-config: as JSON").helpGroup("Help:"));
   command.action(async (options: RawFlags) => {
-    const { socketOf } = await import("./agent.ts");
-    const { parseRunOptions } = await import("./run_options.ts");
+    const { defaultSocketPath } = await import("../client/mod.ts");
+    const { FlagValues } = await import("./flag_values.ts");
+    const { runOptionsOf } = await import("./run_options.ts");
     const raw = Object.fromEntries(FLAGS.map(({ name }) => [name, options[camel(name)]]));
     // `agent --socket PATH run` means the same as `agent run --socket PATH`.
     const socket = raw.socket ?? program.opts<{ socket?: string }>().socket;
-    const runOptions = parseRunOptions({ ...raw, socket }, {
-      env: context.env,
-      // Asked for only where no flag says it: for some users there is no default.
-      get socketPath() {
-        return socketOf({});
-      },
-    });
+    const flags = new FlagValues({ ...raw, socket }, context.env);
+    const socketPath = flags.isGiven("socket")
+      ? ""
+      : defaultSocketPath(context.env, process.getuid!());
+    const runOptions = runOptionsOf(flags, { env: context.env, socketPath });
+    if (options.printConfig) {
+      const { printSettings } = await import("./print_config.ts");
+      const json = options.json ?? program.opts<{ json?: boolean }>().json;
+      return printSettings(runOptions, flags, json === true);
+    }
     // The daemon's code is loaded here alone: client commands start without it.
     const { startAgent } = await import("../daemon/daemon.ts");
     context.exit = await startAgent(runOptions);
@@ -55,7 +63,8 @@ const DESCRIPTION =
 const HELP = `
 Durations are written 500ms, 15s, 2m, 1h. Each flag has a twin in the environment, and the flag
 wins: ${twinOf("nats")} for --nats, ${twinOf("lock-path")} for --lock-path; several values are
-separated by commas, a switch is 1 or 0. Credentials come from files, never from the command line.
+separated by commas, a switch is 1 or 0. Credentials come from files, never from the command line;
+where none are named, zit-agent.creds is used if systemd passes it (LoadCredential=).
 
 The socket is /run/zit-agent/agent.sock for root and for the service, and
 $XDG_RUNTIME_DIR/zit-agent/agent.sock for others.
@@ -63,6 +72,7 @@ $XDG_RUNTIME_DIR/zit-agent/agent.sock for others.
 Examples:
   $ agent run --node host-1 --nats nats://n1:4222,nats://n2:4222,nats://n3:4222 --creds agent.creds
   $ agent run --standalone "a single host, no fleet" --lock-path /srv/zit/{store}/lease.lock
+  $ agent run --node host-1 --nats nats://n1:4222 --print-config
 
 Signals:
   TERM, INT  stop granting, let grants finish (--drain), release the leases, end

@@ -117,7 +117,11 @@ export interface Surroundings {
  * @throws {Failure} with exit status 64 and a message that names the flag or the variable.
  */
 export function parseRunOptions(raw: RawFlags, surroundings: Surroundings): RunOptions {
-  const flags = new FlagValues(raw, surroundings.env);
+  return runOptionsOf(new FlagValues(raw, surroundings.env), surroundings);
+}
+
+/** The same of flags and twins that were read already. */
+export function runOptionsOf(flags: FlagValues, surroundings: Surroundings): RunOptions {
   const coordinator = coordinatorOf(flags);
   return {
     node: nodeOf(flags, coordinator),

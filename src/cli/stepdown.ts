@@ -19,19 +19,34 @@ export function defineStepdown(program: Command, context: Context): void {
     const { checkStore, withAgent } = await import("./agent.ts");
     const { EXIT, usage } = await import("./failure.ts");
     const { print, printJson } = await import("./output.ts");
+    const { showProgress } = await import("./progress.ts");
+    const { stepdownLines } = await import("./stepdown_text.ts");
     const options = clientOptionsOf(command);
     const { all, for: forMs } = command.opts<{ all?: boolean; for?: number }>();
     if ((store === undefined) === (all === undefined)) {
       throw usage("Name one store, or say --all.");
     }
     if (store !== undefined) checkStore(store);
-    const asked = await withAgent(options, (agent) =>
-      agent.call("stepdown", {
-        ...(store === undefined ? { all: true } : { store }),
-        ...(forMs === undefined ? {} : { for_ms: forMs }),
-      }));
+    const { asked, ttlMs } = await withAgent(options, async (agent) => {
+      const { ttl_ms } = await agent.call("status", {});
+      const stop = showProgress(async (sinceMs) => {
+        const { grants } = (await agent.call("status", {})).counts;
+        return `stepping down for ${
+          Math.round(sinceMs / 1_000)
+        }s: ${grants} grants are out on this host`;
+      }, context.env);
+      try {
+        const asked = await agent.call("stepdown", {
+          ...(store === undefined ? { all: true } : { store }),
+          ...(forMs === undefined ? {} : { for_ms: forMs }),
+        });
+        return { asked, ttlMs: ttl_ms };
+      } finally {
+        stop();
+      }
+    });
     if (options.json) printJson(asked);
-    else print(`released ${asked.released}, not finished ${asked.remaining}`);
+    else for (const line of stepdownLines(asked, { forMs: forMs ?? ttlMs, ttlMs })) print(line);
     context.exit = asked.remaining === 0 ? EXIT.ok : EXIT.no;
   });
 }

@@ -4,7 +4,7 @@ import { clientOptions, clientOptionsOf } from "./options.ts";
 import type { Context } from "./context.ts";
 
 /** Defines `agent watch`. */
-export function defineWatch(program: Command, _context: Context): void {
+export function defineWatch(program: Command, context: Context): void {
   const command = program.command("watch")
     .summary("follow who holds stores")
     .description("Prints the present state of stores, then a line for each change, until ended.")
@@ -13,16 +13,21 @@ export function defineWatch(program: Command, _context: Context): void {
   clientOptions(command).action(async (stores: string[]) => {
     const { checkStore, withAgent } = await import("./agent.ts");
     const { EXIT, Failure } = await import("./failure.ts");
-    const { print, printJson } = await import("./output.ts");
+    const { painter, print, printJson, useColour } = await import("./output.ts");
     const options = clientOptionsOf(command);
     stores.forEach(checkStore);
+    // At a terminal changes come while somebody looks: when, and in colour.
+    const live = process.stdout.isTTY === true;
+    const paint = painter(useColour(context.env, live));
     await withAgent(options, async (agent) => {
       agent.onNotification((notification) => {
         if (notification.method !== "lease") return;
         const { subscription: _, ...lease } = notification.params;
         if (options.json) return printJson(lease);
         const state = lease.held ? "held" : lease.state;
-        print([lease.store, state, lease.node, lease.address].filter((each) => each).join(" "));
+        const time = live ? paint("dim", new Date().toTimeString().slice(0, 8)) : null;
+        const words = [time, lease.store, paint(STYLES[state], state), lease.node, lease.address];
+        print(words.filter((each) => each).join(" "));
       });
       await agent.call("watch", stores.length === 0 ? {} : { stores });
       await agent.closed;
@@ -33,6 +38,17 @@ export function defineWatch(program: Command, _context: Context): void {
     });
   });
 }
+
+/** What each state looks like at a terminal. */
+const STYLES = {
+  held: "green",
+  self: "yellow",
+  other: "dim",
+  free: "bold",
+} as const satisfies Record<
+  string,
+  string
+>;
 
 const HELP = `
 Watched stores are stores that the agent tries to hold.

@@ -27,13 +27,13 @@ const RETRY_MS = 20;
  * @throws {AgentUnreachable} if nobody listens on the socket, or not in time.
  * @throws {AgentError} if no socket was given and the environment names none.
  */
-export async function connect(options: ConnectOptions = {}): Promise<Connection> {
+export async function openConnection(options: ConnectOptions = {}): Promise<Connection> {
   const path = options.socket ?? defaultSocketPath(process.env, process.getuid?.() ?? 0);
   return new Connection(await openSocket({ ...options, socket: path }), { path });
 }
 
 /**
- * Connects as {@linkcode connect} does, but leaves the socket paused and unread: for callers that
+ * Connects as {@linkcode openConnection} does, but leaves the socket paused and unread: for callers that
  * receive descriptors and make a {@linkcode Connection} of it afterwards.
  *
  * @throws {AgentUnreachable} if nobody listens on the socket, or not in time.

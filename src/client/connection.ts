@@ -68,7 +68,7 @@ export class Connection {
   /** Why there are no more answers; undefined while there are, null if we closed. */
   #end: AgentError | null | undefined = undefined;
 
-  /** Takes over `socket`, which is connected. Most callers want {@linkcode connect} instead. */
+  /** Takes over `socket`, which is connected. Most callers want `openConnection` instead. */
   constructor(socket: Socket, options: ConnectionOptions) {
     this.#socket = socket;
     this.#path = options.path;
@@ -116,6 +116,11 @@ export class Connection {
   onNotification(listener: (notification: Notification) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+  }
+
+  /** Whether calls can still be answered. */
+  get open(): boolean {
+    return this.#end === undefined;
   }
 
   /** Closes the connection; calls without an answer are rejected. */

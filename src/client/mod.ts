@@ -1,20 +1,49 @@
 /**
- * The client: what programs import to talk to the agent. Needs nothing but a runtime with `node:net`
- * (Bun, Node 20 or newer, Deno).
+ * The client: what programs import to talk to the agent of their host. Needs nothing but a runtime
+ * with `node:net` (Bun, Node 20 or newer, Deno); no foreign functions, no dependencies.
  *
  * @example
  * ```ts
  * const agent = await connect();
- * const { token, epoch } = await agent.call("guard", { store: "project", wait_ms: 5_000 });
- * // … write; before making it visible:
- * await agent.call("verify", { token, store: "project" });
- * await agent.call("release", { token });
+ * await agent.guard("project", { waitMs: 5_000 }, async (token) => {
+ *   await prepare(token.signal); // stops when the lease is in danger
+ *   await token.verify(); // the commit-point check
+ *   await commit(token); // a writing call takes the token: without one it does not compile
+ * });
  * await agent.close();
  * ```
  * @module
  */
-export { connect, type ConnectOptions, openSocket } from "./connect.ts";
+export { Client, connect, type GuardOptions } from "./client.ts";
+export type { HeldView } from "./held_view.ts";
+export type { Disconnected, LeaseChange } from "./watch.ts";
+export type { Genuine, Token } from "./token.ts";
+export { requireToken } from "./require_token.ts";
+export { unguarded, unguardedUses } from "./unguarded.ts";
+export { type RunOptions, type RunResult, ZitCli, type ZitCliOptions } from "./zitcli.ts";
+export {
+  AgentError,
+  type AgentErrorOptions,
+  AgentUnreachable,
+  BusyError,
+  DrainingError,
+  ForbiddenError,
+  GraceError,
+  InvalidError,
+  type KindErrorOptions,
+  LimitError,
+  LostError,
+  MisconfiguredError,
+  NotHolderError,
+  NoTokenError,
+  StaleEpochError,
+  UnavailableError,
+  UnknownStoreError,
+} from "./errors.ts";
+export type { Holder, Kind } from "../lease/errors.ts";
+
+// The protocol itself, for what the client above does not cover.
+export { type ConnectOptions, openConnection, openSocket } from "./connect.ts";
 export { type CallOptions, Connection, type ConnectionOptions } from "./connection.ts";
-export { AgentError, type AgentErrorOptions, AgentUnreachable } from "./errors.ts";
 export { defaultSocketPath, SYSTEM_SOCKET_PATH } from "./socket_path.ts";
 export type * from "../socket/protocol.ts";

@@ -20,10 +20,19 @@ import { StandaloneCoordinator } from "../standalone/coordinator.ts";
 export interface Backend {
   readonly coordinator: Coordinator;
   facts(): StatusResult["coordinator"];
-  warnings(): readonly string[];
+  warnings(): readonly Warning[];
+  /** How far the coordinator's clock is ahead of ours, in milliseconds; null where nobody knows. */
+  aheadMs(): number | null;
   /** Reads credentials again. */
   reload(): Promise<void>;
   stop(): Promise<void>;
+}
+
+/** What a person should know although writes can be guarded. */
+export interface Warning {
+  /** What it is about. */
+  readonly check: string;
+  readonly message: string;
 }
 
 /** Who waits for the coordinator. */
@@ -33,6 +42,8 @@ export interface BackendEvents {
   readonly log: Log;
   /** It was reached and its buckets fit. */
   onReached(): void;
+  /** It could not be reached, this time. */
+  onUnreachable(): void;
   /** It contradicts the setup. Before READY that ends the agent. */
   onFatal(problem: Problem): void;
 }
@@ -78,7 +89,8 @@ function startNats(
       const { ready, server, version, rttMs } = coordinator.stats();
       return { connected: ready, server, version, rtt_ms: rttMs };
     },
-    warnings: () => coordinator.warnings.map(({ message }) => message),
+    warnings: () => coordinator.warnings,
+    aheadMs: () => coordinator.stats().aheadMs,
     reload: () => coordinator.reload(),
     stop: () => coordinator.stop(),
   };
@@ -97,7 +109,7 @@ function filesOf({ credentials, tls }: NatsRunOptions): CredentialFiles {
 }
 
 function natsListener(
-  { agent, log, onReached, onFatal }: BackendEvents,
+  { agent, log, onReached, onUnreachable, onFatal }: BackendEvents,
   drift: () => { readonly message: string } | null,
 ): NatsListener {
   const warned = new Set<string>();
@@ -105,6 +117,7 @@ function natsListener(
     onReady({ ttlMs, server, serverVersion, warnings, created }) {
       agent().setProblem(null);
       agent().setMisconfigured(drift()?.message ?? null);
+      agent().health.report("server_version", null);
       agent().setTtl(ttlMs);
       log.event("info", "coordinator_ready", { server, version: serverVersion, ttl_ms: ttlMs });
       for (const bucket of created) log.event("info", "bucket_created", { bucket });
@@ -121,8 +134,12 @@ function natsListener(
     },
     onProblem(problem) {
       agent().setProblem(problem.message);
+      onUnreachable();
       if (!problem.fatal) return;
-      agent().setMisconfigured(problem.message);
+      agent().setMisconfigured(
+        problem.message,
+        problem.check === "server_version" ? problem.check : undefined,
+      );
       onFatal(problem);
     },
     onDrift(fault) {
@@ -149,6 +166,7 @@ function startStandalone(
     coordinator: new StandaloneCoordinator({ node, incarnation, address, epochOnDisk }),
     facts: () => ({ connected: true, server: null, version: null, rtt_ms: null }),
     warnings: () => [],
+    aheadMs: () => null,
     reload: () => Promise.resolve(),
     stop: () => Promise.resolve(),
   };

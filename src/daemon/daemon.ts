@@ -9,7 +9,8 @@ import { BootClock, SystemTimers } from "../disk/boot_clock.ts";
 import { FlockLockFiles } from "../disk/lock_files.ts";
 import { StateDir, StateDirError } from "../disk/state_dir.ts";
 import { SetupError } from "../nats/setup_error.ts";
-import { type Log, openLog } from "../service/log.ts";
+import { isJournal, type Log, openLog } from "../service/log.ts";
+import { QuietLog } from "../service/quiet_log.ts";
 import { SocketError } from "../socket/path_checks.ts";
 import { setDescriptorLimit } from "../sys/process.ts";
 import { VERSION } from "../version.ts";
@@ -18,6 +19,8 @@ import { Lifetime } from "./lifetime.ts";
 import { StateMemory } from "./memory.ts";
 import { LogObserver } from "./observer.ts";
 import { lockLimit } from "../socket/limits.ts";
+import type { StatusResult } from "../socket/protocol.ts";
+import type { Monitoring } from "./monitoring.ts";
 import { openSocket, type Surface } from "./surface.ts";
 import { statusOf } from "./status.ts";
 import { readStoresFile } from "./stores_file.ts";
@@ -32,7 +35,7 @@ const EXIT_CONFIG = 78;
  * 78 when the setup is contradicted.
  */
 export async function startAgent(options: RunOptions): Promise<number> {
-  const log = openLog(options.log);
+  const log = new QuietLog(openLog({ ...options.log, journal: isJournal(process.env) }));
   try {
     return await run(options, log);
   } catch (error) {
@@ -40,13 +43,18 @@ export async function startAgent(options: RunOptions): Promise<number> {
     if (exit === null) throw error;
     log.event("error", "failed", { message: (error as Error).message, exit });
     return exit;
+  } finally {
+    log.close();
   }
 }
 
 function exitOf(error: unknown): number | null {
-  if (error instanceof SocketError || error instanceof SetupError) return error.exit;
   if (error instanceof StateDirError) return error.exitCode;
-  return error instanceof StoresFileError ? EXIT_CONFIG : null;
+  if (error instanceof StoresFileError) return EXIT_CONFIG;
+  // By name: the class is in a module that is loaded only where it is needed.
+  const known = error instanceof SocketError || error instanceof SetupError ||
+    (error as Error).name === "HttpError";
+  return known ? (error as SocketError).exit : null;
 }
 
 class StoresFileError extends Error {}
@@ -71,18 +79,24 @@ async function run(options: RunOptions, log: Log): Promise<number> {
   });
   if (stores !== null) parts.agent.setPinned(stores);
   const { lifetime } = parts;
-  const onHangUp = () => void reload(options, parts, log);
+  const onHangUp = () => void lifetime.reload(() => reload(options, parts, log));
   process.on("SIGHUP", onHangUp);
+  let monitoring: Monitoring | null = null;
   try {
-    await parts.surface.listen(options.socketPath);
+    monitoring = await monitor(options, parts, log);
+    await parts.surface.listen(options.socketPath, lifetime.settled);
     return await lifetime.run();
   } finally {
     process.off("SIGHUP", onHangUp);
-    await parts.surface.stop();
-    parts.agent.close();
+    // First of all: the connections that end below end their grants, and a lease whose grant did not
+    // finish must not be released for that, but age out.
     await parts.backend.stop();
+    await parts.surface.stop();
+    await monitoring?.stop();
+    parts.agent.close();
     parts.observer.close();
     state.close();
+    lifetime.close();
     log.event("info", "stopped", { node });
   }
 }
@@ -93,6 +107,26 @@ interface Parts {
   readonly surface: Surface;
   readonly lifetime: Lifetime;
   readonly observer: LogObserver;
+  readonly status: () => StatusResult;
+}
+
+/** Serves metrics and health where asked to; else their code is not even loaded. */
+async function monitor(
+  { httpAddress }: RunOptions,
+  { agent, backend, observer, status }: Parts,
+  log: Log,
+): Promise<Monitoring | null> {
+  if (httpAddress === null) return null;
+  const { startMonitoring } = await import("./monitoring.ts");
+  const monitoring = await startMonitoring({
+    address: httpAddress,
+    agent,
+    status,
+    coordinatorUp: () => backend.facts().connected,
+  });
+  observer.also = monitoring.observer;
+  log.event("info", "monitoring", { http: httpAddress, port: monitoring.port });
+  return monitoring;
 }
 
 /** Joins agent, coordinator and socket: each knows the others only by what it is handed here. */
@@ -108,13 +142,18 @@ function join(
   const observer = new LogObserver(log);
   // Assigned below; nobody asks before events can come.
   let agent: Agent | null = null;
-  const lifetime = new Lifetime({ agent: () => agent!, log });
+  const lifetime = new Lifetime({
+    agent: () => agent!,
+    log,
+    coordinator: () => coordinatorLine(options, backend.facts()),
+  });
   const backend = startBackend(
     { run: options, incarnation, clock, timers, lockPath: (store) => locks.path(store) },
     {
       agent: () => agent!,
       log,
       onReached: () => lifetime.onReached(),
+      onUnreachable: () => lifetime.onUnreachable(),
       onFatal: (problem) => lifetime.onFatal(problem),
     },
   );
@@ -140,24 +179,21 @@ function join(
     observer,
   });
   const startedMs = clock.bootMs();
-  const surface: Surface = openSocket(agent, {
-    options,
-    memory,
-    log,
-    descriptors: made.descriptors,
-    status: () =>
-      statusOf({
-        agent: agent!,
-        memory,
-        lockPath: options.lockPath,
-        startedMs,
-        nowMs: () => clock.bootMs(),
-        coordinator: () => backend.facts(),
-        warnings: () => backend.warnings(),
-        connections: () => surface.connections,
-      }),
-  });
-  return { agent, backend, surface, lifetime, observer };
+  const status = () =>
+    statusOf({
+      agent: agent!,
+      memory,
+      lockPath: options.lockPath,
+      startedMs,
+      nowMs: () => clock.bootMs(),
+      coordinator: () => backend.facts(),
+      aheadMs: () => backend.aheadMs(),
+      warnings: () => backend.warnings(),
+      connections: () => surface.connections,
+    });
+  const { descriptors } = made;
+  const surface: Surface = openSocket(agent, { options, memory, log, descriptors, status });
+  return { agent, backend, surface, lifetime, observer, status };
 }
 
 function pinnedOf(path: string): Set<string> {
@@ -168,13 +204,33 @@ function pinnedOf(path: string): Set<string> {
   }
 }
 
-/** SIGHUP: credentials and the stores file again; what cannot be read leaves the old in force. */
+/** The coordinator for systemd's status line. */
+function coordinatorLine(
+  { coordinator }: RunOptions,
+  { connected, server }: ReturnType<Backend["facts"]>,
+): string {
+  if (coordinator.kind === "standalone") return `standalone (${coordinator.reason})`;
+  return connected ? `coordinator ${server}` : "coordinator not reachable: all writes are refused";
+}
+
+/**
+ * SIGHUP: credentials and the stores file again, each for itself; what cannot be read leaves the old
+ * in force.
+ */
 async function reload(options: RunOptions, { agent, backend }: Parts, log: Log): Promise<void> {
-  try {
-    if (options.storesFile !== null) agent.setPinned(readStoresFile(options.storesFile));
-    await backend.reload();
-    log.event("info", "reloaded");
-  } catch (error) {
-    log.event("error", "reload_failed", { message: (error as Error).message });
+  const { storesFile } = options;
+  let failed = false;
+  const attempt = async (what: string, act: () => void | Promise<void>) => {
+    try {
+      await act();
+    } catch (error) {
+      failed = true;
+      log.event("error", "reload_failed", { what, message: (error as Error).message });
+    }
+  };
+  if (storesFile !== null) {
+    await attempt("stores", () => agent.setPinned(readStoresFile(storesFile)));
   }
+  await attempt("credentials", () => backend.reload());
+  if (!failed) log.event("info", "reloaded");
 }

@@ -61,8 +61,12 @@ export function handlersOf(
     release({ token }, _connection, reply) {
       agent.release(token, reply);
     },
-    held({ store, stores }, _connection, reply) {
+    held({ store, stores }, connection, reply) {
       if (store !== undefined) return agent.held(store, (held) => reply.ok({ held }));
+      // No question about any store: whether the client was told all there is to tell.
+      if (stores?.length === 0) {
+        return agent.whenTold(clientOf(connection), () => reply.ok({ held: {} }));
+      }
       heldMany(agent, stores ?? [], reply);
     },
     holder({ store }, _connection, reply) {
@@ -104,7 +108,6 @@ function forward<T, R>(reply: Reply<R>, map: (result: T) => R): Answer<T> {
 function heldMany(agent: Agent, stores: readonly string[], reply: Reply<HeldResult>): void {
   const held: Record<string, boolean> = Object.create(null);
   let left = stores.length;
-  if (left === 0) return reply.ok({ held });
   for (const store of stores) {
     agent.held(store, (answer) => {
       held[store] = answer;

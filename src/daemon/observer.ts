@@ -12,6 +12,8 @@ const SUMMARY_MS = 60_000;
 
 /** Logs what the agent tells. */
 export class LogObserver implements Observer {
+  /** Hears everything, too: the metrics, where there are any. */
+  also: Observer | null = null;
   readonly #log: Log;
   readonly #refused = new Map<Kind, number>();
   readonly #foreign = new Set<string>();
@@ -24,6 +26,7 @@ export class LogObserver implements Observer {
   }
 
   note(store: string, note: LeaseNote): void {
+    this.also?.note(store, note);
     switch (note.type) {
       case "acquired":
         this.#foreign.delete(store);
@@ -58,6 +61,7 @@ export class LogObserver implements Observer {
   }
 
   guarded(store: string, outcome: "granted" | Kind, tookMs: number): void {
+    this.also?.guarded(store, outcome, tookMs);
     if (outcome !== "granted") this.#refused.set(outcome, (this.#refused.get(outcome) ?? 0) + 1);
     this.#log.event("debug", outcome === "granted" ? "granted" : "refused", {
       store,

@@ -10,6 +10,7 @@ import type { HostMemory } from "../ports/host_memory.ts";
 import type { StatusResult } from "../socket/protocol.ts";
 import { cgroupProblem } from "../sys/cgroup.ts";
 import { VERSION } from "../version.ts";
+import type { Warning } from "./coordinators.ts";
 
 /** What the status is made of. */
 export interface StatusSources {
@@ -19,7 +20,9 @@ export interface StatusSources {
   readonly startedMs: number;
   readonly nowMs: () => number;
   readonly coordinator: () => StatusResult["coordinator"];
-  readonly warnings: () => readonly string[];
+  readonly warnings: () => readonly Warning[];
+  /** How far the coordinator's clock is ahead, in milliseconds; null where nobody knows. */
+  readonly aheadMs: () => number | null;
   readonly connections: () => number;
 }
 
@@ -28,7 +31,14 @@ export function statusOf(sources: StatusSources): StatusResult {
   const { agent } = sources;
   const { node, incarnation, address, standalone } = agent.options;
   updateChecks(sources);
-  const checks = [...agent.health.checks(WELL), cgroupCheck()];
+  const warnings = sources.warnings();
+  const clock = clockOf(sources.aheadMs());
+  const well = {
+    ...WELL,
+    server_version: versionOf(sources, warnings),
+    clock: clock.message,
+  };
+  const checks = [...agent.health.checks(well), cgroupCheck()];
   const { timing } = agent;
   return {
     version: VERSION,
@@ -45,14 +55,42 @@ export function statusOf(sources: StatusSources): StatusResult {
     counts: { ...agent.counts(), connections: sources.connections() },
     healthy: agent.state !== "draining" && checks.every(({ ok }) => ok),
     checks,
-    warnings: [...sources.warnings()],
+    warnings: [...warnings, ...clock.off ? [clock] : []].map(({ message }) => message),
   };
+}
+
+/** The server's version, or what is to be said of it although it is used. */
+function versionOf({ coordinator }: StatusSources, warnings: readonly Warning[]): string {
+  const warning = warnings.find(({ check }) => check === "server_version");
+  return warning?.message ?? coordinator().version ?? "not known";
+}
+
+/** Clocks further apart than this confuse whoever reads the times of two hosts. */
+const CLOCKS_APART_MS = 1_000;
+
+/**
+ * Whether this host's clock and the coordinator's agree. It stops no write: deadlines are counted on
+ * a clock that nobody sets. But a coordinator's clock that is set forward ends leases early, and
+ * records carry times.
+ */
+function clockOf(aheadMs: number | null): { off: boolean; message: string } {
+  if (aheadMs === null) return { off: false, message: "the coordinator's is not known" };
+  const apart = `${(Math.abs(aheadMs) / 1_000).toFixed(1)} s`;
+  if (Math.abs(aheadMs) <= CLOCKS_APART_MS) {
+    return { off: false, message: `within ${apart} of the coordinator's` };
+  }
+  const message =
+    `the coordinator's clock is ${apart} ${aheadMs > 0 ? "ahead of" : "behind"} this ` +
+    "host's; synchronise both (see timedatectl): times in `agent history` mislead, and a " +
+    "coordinator's clock that is set forward ends leases early";
+  return { off: true, message };
 }
 
 /** The checks that are there even when all is well, and what they say then. */
 const WELL = {
   coordinator: "reachable",
   bucket: "as this agent was told",
+  writes: "taken",
   renewals: "in time",
   lock_path: "usable",
   state_dir: "written",
@@ -79,13 +117,22 @@ function updateChecks({ agent, memory, lockPath }: StatusSources): void {
   );
   health.report("lock_path", lockPathProblem(lockPath));
   const lateAfterMs = (agent.timing?.ttlMs ?? Infinity) / 3;
-  const lateMs = agent.overdueMs;
-  health.report(
-    "renewals",
-    lateMs <= lateAfterMs
-      ? null
-      : `overdue by ${Math.round(lateMs)} ms: the agent has no processor time; see what uses it`,
-  );
+  health.report("renewals", renewalsProblem(agent, lateAfterMs));
+}
+
+/** Renewals are sent in time, and acknowledged before the next is due. */
+function renewalsProblem(agent: Agent, lateAfterMs: number): string | null {
+  const { overdueMs, renewalOverdueMs } = agent;
+  if (overdueMs > lateAfterMs) {
+    return `sent ${
+      Math.round(overdueMs)
+    } ms late: the agent has no processor time; see what uses it`;
+  }
+  if (renewalOverdueMs > lateAfterMs) {
+    return `not acknowledged for ${Math.round(renewalOverdueMs)} ms since they were due: the ` +
+      "coordinator does not answer; see whether the leases' stream has a leader";
+  }
+  return null;
 }
 
 /** The directory in which the stores are must be there and searchable. */

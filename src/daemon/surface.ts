@@ -28,8 +28,12 @@ export interface SurfaceOptions {
 /** The agent's surface. */
 export interface Surface {
   readonly connections: number;
-  /** Listens on the path, or on the socket that systemd passed in. */
-  listen(path: string): Promise<void>;
+  /**
+   * Listens on the path; or on the socket that systemd passed in, once it is `settled` whether there
+   * is a coordinator: whoever caused the start by calling waits there already, and is not to be
+   * refused for having come a moment too early.
+   */
+  listen(path: string, settled: Promise<void>): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -66,10 +70,13 @@ export function openSocket(agent: Agent, surface: SurfaceOptions): Surface {
     get connections() {
       return server.connections;
     },
-    async listen(path) {
+    async listen(path, settled) {
       const fd = takeActivationFd(process.env, process.pid);
       if (fd === null) await server.listen(path);
-      else await server.listenOn(fd);
+      else {
+        await settled;
+        await server.listenOn(fd);
+      }
       log.event("info", "listening", { socket: fd === null ? path : `descriptor ${fd}` });
     },
     stop: () => server.stop(),

@@ -92,11 +92,23 @@ export function stepReleasing(
         outcome.kind === "ok" && outcome.value.kind === "entry" &&
         claimOn(outcome.value, context) === "own" && state.tries < DELETE_TRIES
       ) return sendDelete(state, outcome.value.revision, out);
-      return finish(state, nowMs, 0, context, out);
+      return finish(sawStranger(state, outcome, out), nowMs, 0, context, out);
     }
     default:
       return state;
   }
+}
+
+/** An entry without headers in the place of ours: its program keeps no tenures, so a grace is owed. */
+function sawStranger(
+  state: Releasing,
+  outcome: Extract<LeaseEvent, { type: "entry_read" }>["outcome"],
+  out: LeaseOutput[],
+): Releasing {
+  const found = outcome.kind === "ok" ? outcome.value : null;
+  if (found?.kind !== "entry" || found.incarnation !== null || state.stranger) return state;
+  out.push({ type: "remember_stranger" });
+  return { ...state, stranger: true };
 }
 
 function onDeleted(

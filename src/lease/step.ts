@@ -78,7 +78,8 @@ export function wakeAtMs(state: LeaseState, context: LeaseContext): number {
       const grace = state.record.at === "done" && state.graceUntilMs > 0
         ? state.graceUntilMs
         : Infinity;
-      const due = state.write === null && state.doubt === null ? state.dueAtMs : Infinity;
+      const renews = state.write === null && state.doubt === null && state.releaseReason === null;
+      const due = renews ? state.dueAtMs : Infinity;
       const record = state.record.at === "waiting" ? state.record.retryAtMs : Infinity;
       return Math.min(
         deadline,

@@ -53,6 +53,8 @@ export interface Inspection {
   readonly created: readonly Finding[];
   /** When the tenures stream was made: another one's sequences mean nothing for it. */
   readonly tenuresCreated: string;
+  /** How far the server's clock is ahead of ours, in milliseconds; null: it did not say. */
+  readonly aheadMs: number | null;
 }
 
 /**
@@ -63,11 +65,13 @@ export interface Inspection {
 export async function inspectBuckets(options: BucketsOptions): Promise<Inspection> {
   const { bucket, clustered, ttlMs } = options;
   const created: Finding[] = [];
+  const askedMs = options.wallMs();
   // The tenures first: their epochs bound the first revision of new leases.
   const tenures = await findOrCreate(options, created, {
     bucket: tenuresOf(bucket),
     config: (replicas) => Promise.resolve(tenuresConfig(bucket, { replicas })),
   });
+  const aheadMs = aheadOf(tenures, askedMs, options.wallMs());
   const leases = await findOrCreate(options, created, {
     bucket,
     config: async (replicas) =>
@@ -92,7 +96,17 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
     ],
     created,
     tenuresCreated: String(tenures.created),
+    aheadMs,
   };
+}
+
+/** An answer that took longer than this tells nothing of the server's clock: half of it is in doubt. */
+const MAX_DOUBT_MS = 1_000;
+
+/** How far a server's clock is ahead of ours, which read these times before and after it answered. */
+function aheadOf({ ts }: StreamInfo, beforeMs: number, afterMs: number): number | null {
+  const aheadMs = Date.parse(ts ?? "") - (beforeMs + afterMs) / 2;
+  return Number.isFinite(aheadMs) && afterMs - beforeMs <= MAX_DOUBT_MS ? aheadMs : null;
 }
 
 const FIRST_REVISION: Finding = {

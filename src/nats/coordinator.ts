@@ -95,8 +95,9 @@ export class NatsCoordinator implements Coordinator {
 
   /**
    * Reads the credential files again. If they changed, a connection is made with the new ones, and
-   * only then the old one is left (what is in flight on it becomes `unknown`); if they are refused,
-   * that is told as a problem and the old connection goes on.
+   * only then the old one is left (what is in flight on it becomes `unknown`).
+   *
+   * @throws {Error} if they cannot be used: the old connection goes on, with a warning
    */
   reload(): Promise<void> {
     return this.#keeper.reload();

@@ -40,28 +40,34 @@ export class Dialer {
   async dial(): Promise<Link | null> {
     this.#failures++;
     const credentials = this.#read();
-    return credentials === null ? null : await this.#open(credentials);
+    const link = "check" in credentials ? credentials : await this.#open(credentials);
+    if (!("check" in link)) return link;
+    this.#tell(link);
+    return null;
   }
 
-  /** Dials if the credentials are others than those in use; null where not, or where it failed. */
-  async dialIfChanged(): Promise<Link | null> {
+  /**
+   * Dials if the credentials are others than those in use; null where they are not, and a problem,
+   * which is not told, where it failed.
+   */
+  async dialIfChanged(): Promise<Link | Problem | null> {
     const credentials = this.#read();
-    if (credentials === null || credentials.fingerprint === this.#fingerprint) return null;
+    if ("check" in credentials) return credentials;
+    if (credentials.fingerprint === this.#fingerprint) return null;
     return await this.#open(credentials);
   }
 
-  #read(): Credentials | null {
+  #read(): Credentials | Problem {
     const { credentials = {}, urls } = this.#options;
     const requireTls = urls.some((url) => /^tls:/i.test(url));
     try {
       return readCredentials(credentials, requireTls);
     } catch (error) {
-      this.#tell({ fatal: false, check: "credentials", message: (error as Error).message });
-      return null;
+      return { fatal: false, check: "credentials", message: (error as Error).message };
     }
   }
 
-  async #open(credentials: Credentials): Promise<Link | null> {
+  async #open(credentials: Credentials): Promise<Link | Problem> {
     const { urls, node, incarnation } = this.#options;
     // Servers heard of are addresses, which a certificate may not name.
     const servers = credentials.tls === undefined ? [...new Set([...urls, ...this.#gossip])] : urls;
@@ -71,8 +77,7 @@ export class Dialer {
       this.#fingerprint = credentials.fingerprint;
       return link;
     } catch (error) {
-      this.#tell(explain(error as Error | undefined, servers));
-      return null;
+      return explain(error as Error | undefined, servers);
     }
   }
 }

@@ -35,7 +35,10 @@ export class Keeper {
   #nextLink: Link | null = null;
   #ready = false;
   #ttlMs: number | null = null;
+  #aheadMs: number | null = null;
   #warnings: readonly Finding[] = [];
+  /** Why newer credentials than those in use could not be used. */
+  #refused: Finding | null = null;
   #drift: Finding | null = null;
   #problem: Problem | null = null;
   /** Told since all was well last: two servers that fail in turn are told once each. */
@@ -62,7 +65,7 @@ export class Keeper {
   }
 
   get warnings(): readonly Finding[] {
-    return this.#warnings;
+    return this.#refused === null ? this.#warnings : [...this.#warnings, this.#refused];
   }
 
   get drift(): Finding | null {
@@ -81,14 +84,25 @@ export class Keeper {
       server: session?.link.server ?? null,
       version: session?.link.serverVersion ?? null,
       rttMs: session?.rttMs ?? null,
+      aheadMs: session === null ? null : this.#aheadMs,
     };
   }
 
-  /** Reads the credentials again; if they changed, connects with them, then leaves the old connection. */
+  /**
+   * Reads the credentials again; if they changed, connects with them, then leaves the old connection.
+   *
+   * @throws {Error} where they cannot be used; the old connection goes on, with a warning
+   */
   async reload(): Promise<void> {
     if (this.#session === null) return this.#pause.cut(); // The next dial reads them anyway.
     const link = await this.#dialer.dialIfChanged();
-    if (link === null) return; // The old connection goes on.
+    this.#refused = null;
+    if (link === null) return; // Nothing has changed.
+    if ("check" in link) {
+      const message = `${link.message}; the connection made with the old credentials goes on`;
+      this.#refused = { check: link.check, message };
+      throw new Error(message);
+    }
     if (this.#stopped) return await link.close(STOPPING);
     await this.#nextLink?.close("it was replaced before it was used");
     this.#nextLink = link;
@@ -125,6 +139,7 @@ export class Keeper {
   /** Uses a connection until it is down. */
   async #serve(link: Link): Promise<void> {
     if (this.#stopped || !link.isUp) return await link.close(STOPPING);
+    this.#refused = null;
     const session = new Session(link, this.#options, {
       onTenure: (store, record) => this.#listener.onTenure(store, record),
       onTrouble: () => this.#pause.cutSoon(),
@@ -178,6 +193,7 @@ export class Keeper {
       return LOOK_RETRY_MS;
     }
     if (!link.isUp) return 0;
+    this.#aheadMs = inspection.aheadMs;
     if (inspection.faults.length > 0) return this.#faulty(session, inspection.faults);
     const position = await session.follow(inspection.tenuresCreated, this.#position);
     if (!link.isUp) return 0;

@@ -59,4 +59,6 @@ export interface NatsStats {
   readonly version: string | null;
   /** The newest round trip to the server, in milliseconds, or null. */
   readonly rttMs: number | null;
+  /** How far the server's clock was ahead of ours at the last inspection, in milliseconds, or null. */
+  readonly aheadMs: number | null;
 }

@@ -1,7 +1,11 @@
 /**
  * The log: one JSON object a line, or text for people, on stderr.
+ *
+ * Under journald each line carries its priority in front (sd-daemon(3)) and no time: the journal
+ * keeps both, and shows the time itself.
  * @module
  */
+import { fstatSync } from "node:fs";
 import pino from "pino";
 
 /** How much is logged. */
@@ -16,43 +20,87 @@ export interface Log {
   event(level: LogLevel, event: string, fields?: LogFields): void;
 }
 
-/** Opens the log on `fd` (2: stderr). */
-export function openLog(
-  options: { format: "json" | "text"; level: LogLevel; fd?: number },
-): Log {
-  const { format, level, fd = 2 } = options;
+/** How to log. */
+export interface LogOptions {
+  readonly format: "json" | "text";
+  readonly level: LogLevel;
+  /** Default 2: stderr. */
+  readonly fd?: number;
+  /** Whether the journal reads it; see {@linkcode isJournal}. */
+  readonly journal?: boolean;
+}
+
+/** Opens the log. */
+export function openLog({ format, level, fd = 2, journal = false }: LogOptions): Log {
   // Synchronous: what was logged is written when the process dies the next moment.
   const destination = pino.destination({ fd, sync: true });
-  if (format === "text") return new TextLog(destination, level);
+  const stream = journal ? new JournalStream(destination) : destination;
+  if (format === "text") return new TextLog(stream, level, !journal);
   const logger = pino({
     level,
     base: null,
-    timestamp: () => `,"time":"${new Date().toISOString()}"`,
+    timestamp: journal ? false : () => `,"time":"${new Date().toISOString()}"`,
     formatters: { level: (label) => ({ level: label }) },
-  }, destination);
+  }, stream);
   return { event: (at, event, fields) => logger[at]({ event, ...fields }) };
+}
+
+/** Whether descriptor `fd` is the journal's, as `JOURNAL_STREAM` says in `env`. */
+export function isJournal(env: Readonly<Record<string, string | undefined>>, fd = 2): boolean {
+  if (env.JOURNAL_STREAM === undefined) return false;
+  const { dev, ino } = fstatSync(fd);
+  return env.JOURNAL_STREAM === `${dev}:${ino}`;
+}
+
+/** Takes whole lines. */
+interface Lines {
+  write(line: string): void;
 }
 
 const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error"];
 
-class TextLog implements Log {
-  readonly #destination: { write(text: string): void };
-  readonly #level: number;
+/** What syslog(3) calls the levels. */
+const PRIORITY: Readonly<Record<LogLevel, string>> = {
+  debug: "<7>",
+  info: "<6>",
+  warn: "<4>",
+  error: "<3>",
+};
 
-  constructor(destination: { write(text: string): void }, level: LogLevel) {
+/** Puts the priority in front of each line, whichever format says the level at its beginning. */
+class JournalStream implements Lines {
+  readonly #destination: Lines;
+
+  constructor(destination: Lines) {
+    this.#destination = destination;
+  }
+
+  write(line: string): void {
+    const [, level] = /^(?:\{"level":")?([a-z]+)/.exec(line) ?? [];
+    this.#destination.write(`${PRIORITY[level as LogLevel] ?? ""}${line}`);
+  }
+}
+
+class TextLog implements Log {
+  readonly #destination: Lines;
+  readonly #level: number;
+  readonly #withTime: boolean;
+
+  constructor(destination: Lines, level: LogLevel, withTime: boolean) {
     this.#destination = destination;
     this.#level = LEVELS.indexOf(level);
+    this.#withTime = withTime;
   }
 
   event(level: LogLevel, event: string, fields: LogFields = {}): void {
     if (LEVELS.indexOf(level) < this.#level) return;
     const facts = Object.entries(fields).map(([name, value]) => ` ${name}=${textOf(value)}`);
-    const time = new Date().toISOString();
-    this.#destination.write(`${time} ${level.padEnd(5)} ${event}${facts.join("")}\n`);
+    const time = this.#withTime ? `${new Date().toISOString()} ` : "";
+    this.#destination.write(`${time}${level.padEnd(5)} ${event}${facts.join("")}\n`);
   }
 }
 
 function textOf(value: unknown): string {
-  const text = typeof value === "string" ? value : JSON.stringify(value);
+  const text = typeof value === "string" ? value : JSON.stringify(value) ?? "undefined";
   return /^[^\s"=]+$/.test(text) ? text : JSON.stringify(text);
 }

@@ -195,8 +195,9 @@ export class Connection implements Caller {
     setImmediate(() => {
       this.#resumeScheduled = false;
       if (this.closed) return;
-      if (this.#held || this.#ended) this.#takeRequests();
+      // News first: an answer never overtakes what had to be told before it.
       this.#wake();
+      if (this.#held || this.#ended) this.#takeRequests();
     });
   }
 

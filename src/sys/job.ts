@@ -101,6 +101,15 @@ export function signalGroup(group: number, signal: number): boolean {
   }
 }
 
+/** Signals a process; one that ended meanwhile, or is not ours to signal, is left alone. */
+export function signalProcess(pid: number, signal: number): void {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // As said.
+  }
+}
+
 /** Our own process group. */
 export function ownGroup(): number {
   return libc.getpgrp();

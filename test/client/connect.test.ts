@@ -1,13 +1,21 @@
 import { describe, expect, test } from "bun:test";
 import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { AgentError, AgentUnreachable, connect, defaultSocketPath } from "../../src/client/mod.ts";
+import {
+  AgentError,
+  AgentUnreachable,
+  defaultSocketPath,
+  openConnection,
+} from "../../src/client/mod.ts";
 import { spawnProgram, TemporaryDirectory, TestServer } from "../socket/support/server.ts";
 
 const CLIENT = new URL("../../src/client/mod.ts", import.meta.url).pathname;
 
 async function refusal(path: string, timeoutMs?: number): Promise<AgentUnreachable> {
-  const error = await connect({ socket: path, timeoutMs }).then(() => null, (error) => error);
+  const error = await openConnection({ socket: path, timeoutMs }).then(
+    () => null,
+    (error) => error,
+  );
   expect(error).toBeInstanceOf(AgentUnreachable);
   expect(error).toMatchObject({ kind: "unavailable", code: -32000, exit: 69 });
   expect(error.message).toContain(path);
@@ -17,8 +25,8 @@ async function refusal(path: string, timeoutMs?: number): Promise<AgentUnreachab
 /** A program that asks for `held` and prints what it gets, and the refusal of a bad parameter. */
 function program(client: string, path: string): string {
   return `
-    import { connect } from ${JSON.stringify(client)};
-    const agent = await connect({ socket: ${JSON.stringify(path)} });
+    import { openConnection } from ${JSON.stringify(client)};
+    const agent = await openConnection({ socket: ${JSON.stringify(path)} });
     console.log(JSON.stringify(await agent.call("held", { store: "held" })));
     await agent.call("held", { store: "-" }).catch((error) => console.log(error.name, error.exit));
     await agent.close();
@@ -49,7 +57,7 @@ async function bundle(directory: string): Promise<string> {
   return built.outputs[0].path;
 }
 
-describe("connect()", () => {
+describe("openConnection()", () => {
   test("names the socket and what to do when there is none", async () => {
     using directory = new TemporaryDirectory();
     const error = await refusal(join(directory.path, "agent.sock"));
@@ -73,11 +81,11 @@ describe("connect()", () => {
     await using server = await TestServer.start({});
     chmodSync(join(server.path, ".."), 0o755);
     const script = `
-      import { connect } from ${JSON.stringify(CLIENT)};
+      import { openConnection } from ${JSON.stringify(CLIENT)};
       process.setgroups([]);
       process.setgid(65_534);
       process.setuid(65_534);
-      await connect({ socket: ${
+      await openConnection({ socket: ${
       JSON.stringify(server.path)
     } }).catch((e) => console.log(e.message));
     `;
@@ -98,7 +106,7 @@ describe("connect()", () => {
     expect(text).not.toContain("valibot");
     const script = join(directory.path, "program.mjs");
     writeFileSync(script, program(client, server.path));
-    expect(await output("node", script)).toBe('{"held":true}\nAgentError 64\n');
+    expect(await output("node", script)).toBe('{"held":true}\nInvalidError 64\n');
   });
 
   // Bun does not tell a full queue from a dead socket.
@@ -112,9 +120,9 @@ describe("connect()", () => {
       const script = join(directory.path, "program.mjs");
       writeFileSync(
         script,
-        `import { connect } from ${JSON.stringify(await bundle(directory.path))};
+        `import { openConnection } from ${JSON.stringify(await bundle(directory.path))};
         const options = { socket: ${JSON.stringify(path)}, timeoutMs: 100 };
-        await connect(options).catch((error) => console.log(error.name, error.message));`,
+        await openConnection(options).catch((error) => console.log(error.name, error.message));`,
       );
       expect(await output("node", script)).toStartWith(
         `AgentUnreachable The agent at ${path} did not take the connection within 100 ms`,
@@ -133,7 +141,7 @@ describe("connect()", () => {
     const script = join(directory.path, "program.mjs");
     writeFileSync(script, program(CLIENT, server.path));
     const printed = await output(deno, "run", "--no-config", "--no-check", "-A", script);
-    expect(printed).toBe('{"held":true}\nAgentError 64\n');
+    expect(printed).toBe('{"held":true}\nInvalidError 64\n');
   }, 30_000);
 });
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
-import { AgentError, AgentUnreachable, connect } from "../../src/client/mod.ts";
+import { AgentError, AgentUnreachable, openConnection } from "../../src/client/mod.ts";
 import type { Handlers, Reply } from "../../src/socket/handlers.ts";
 import type { GuardResult, Notification, WatchResult } from "../../src/socket/protocol.ts";
 import { TemporaryDirectory, TestServer } from "../socket/support/server.ts";
@@ -38,7 +38,7 @@ async function failure(promise: Promise<unknown>): Promise<AgentError> {
 describe("Connection", () => {
   test("call() gives the result of each of many calls at once", async () => {
     await using server = await TestServer.start(HELD);
-    await using agent = await connect({ socket: server.path });
+    await using agent = await openConnection({ socket: server.path });
     const calls = Array.from(
       { length: 500 },
       (_, i) => agent.call("held", { store: i % 2 ? "a" : "b" }),
@@ -55,7 +55,7 @@ describe("Connection", () => {
         throw new Error("fault");
       },
     });
-    await using agent = await connect({ socket: server.path });
+    await using agent = await openConnection({ socket: server.path });
     const refused = await failure(agent.call("guard", { store: "a" }));
     expect(refused).toMatchObject({
       kind: "not_holder",
@@ -76,7 +76,7 @@ describe("Connection", () => {
 
   test("call() throws invalid at once when the request is too long, and the connection goes on", async () => {
     await using server = await TestServer.start(HELD);
-    await using agent = await connect({ socket: server.path });
+    await using agent = await openConnection({ socket: server.path });
     const stores = Array.from({ length: 10_000 }, (_, i) => `${"x".repeat(120)}-${i}`);
     const tooLong = await failure(agent.call("held", { stores }));
     expect(tooLong).toMatchObject({ kind: "invalid", exit: 64 });
@@ -92,7 +92,7 @@ describe("Connection", () => {
         reply.ok({ held });
       },
     });
-    await using agent = await connect({ socket: server.path });
+    await using agent = await openConnection({ socket: server.path });
     const stores = Array.from({ length: 9_999 }, (_, i) => `${"x".repeat(95)}-${i}`);
     stores.push("__proto__");
     const { held } = await agent.call("held", { stores });
@@ -109,7 +109,7 @@ describe("Connection", () => {
         connection.notify("lost", { token: "token-1", store, kind: "lost", message: "m" });
       },
     });
-    await using agent = await connect({ socket: server.path });
+    await using agent = await openConnection({ socket: server.path });
     const seen: Notification[] = [];
     const end = agent.onNotification((notification) => seen.push(notification));
     await agent.call("guard", { store: "a" });
@@ -142,7 +142,7 @@ describe("Connection", () => {
         note(params.subscription);
       },
     });
-    await using agent = await connect({ socket: server.path });
+    await using agent = await openConnection({ socket: server.path });
     const control = new AbortController();
     const { signal } = control;
     const guard = agent.call("guard", { store: "a", wait_ms: 1_000 }, { signal });
@@ -165,7 +165,7 @@ describe("Connection", () => {
 
   test("calls fail as unavailable when the agent goes away, later ones too", async () => {
     const server = await TestServer.start({ guard: () => {} });
-    const agent = await connect({ socket: server.path });
+    const agent = await openConnection({ socket: server.path });
     const call = failure(agent.call("guard", { store: "a" }));
     await server[Symbol.asyncDispose]();
     const error = await call;
@@ -178,7 +178,7 @@ describe("Connection", () => {
 
   test("close() resolves closed with null and rejects what has no answer", async () => {
     await using server = await TestServer.start({ guard: () => {} });
-    const agent = await connect({ socket: server.path });
+    const agent = await openConnection({ socket: server.path });
     const call = failure(agent.call("guard", { store: "a" }));
     await agent.close();
     expect(await call).toBeInstanceOf(AgentUnreachable);
@@ -189,9 +189,9 @@ describe("Connection", () => {
 
   test("calls fail with the reason when the agent does not take the connection", async () => {
     await using server = await TestServer.start(HELD, { maxConnections: 1 });
-    await using first = await connect({ socket: server.path });
+    await using first = await openConnection({ socket: server.path });
     expect(await first.call("held", { store: "a" })).toEqual({ held: true });
-    const second = await connect({ socket: server.path });
+    const second = await openConnection({ socket: server.path });
     const error = await failure(second.call("held", { store: "a" }));
     expect(error).toMatchObject({ kind: "limit", code: -32010, exit: 75 });
     expect(await second.closed).toBe(error);
@@ -203,7 +203,7 @@ describe("Connection", () => {
       using directory = new TemporaryDirectory();
       const path = join(directory.path, "x.sock");
       const server = await impostor(path, (socket) => socket.write(Buffer.from(answer, "latin1")));
-      const agent = await connect({ socket: path });
+      const agent = await openConnection({ socket: path });
       const error = await failure(agent.call("held", { store: "a" }));
       expect(error).toMatchObject({ kind: "internal", exit: 70 });
       expect(error.message).toContain(`${path} does not speak the agent's protocol`);
@@ -221,7 +221,7 @@ describe("Connection", () => {
       const error = { code: -32_050, message: "new", data: { kind: "toString" }, more: 1 };
       socket.once("data", () => socket.write(`${JSON.stringify({ id: 1, error, more: 1 })}\n`));
     });
-    const agent = await connect({ socket: path });
+    const agent = await openConnection({ socket: path });
     const error = await failure(agent.call("held", { store: "a" }));
     expect(error).toMatchObject({ kind: "internal", code: -32_050, message: "new", exit: 70 });
     await agent.close();

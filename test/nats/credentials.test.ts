@@ -122,15 +122,17 @@ describe("NatsCoordinator with credentials", () => {
       expect(await connections()).toBe(1); // Nothing changed: nothing done.
 
       file("password", "wrong\n");
-      await subject.nats.reload();
-      expect((await subject.problem("authentication")).fatal).toBe(false);
-      expect(subject.told.connections).toEqual([true]);
+      const refused = await subject.nats.reload().catch((error) => error.message);
+      expect(refused).toContain("refuses our credentials");
+      expect(subject.nats.warnings.map(({ check }) => check)).toContain("authentication");
+      expect(subject.told).toMatchObject({ problems: [], connections: [true] });
       value(await subject.put("s", 0));
 
       file("password", "one"); // The same password in other bytes: a change of the file.
       await subject.nats.reload();
       await until("it uses the new connection", () => subject.told.connections.length === 3);
       expect(subject.told.connections).toEqual([true, false, true]);
+      expect(subject.nats.warnings.map(({ check }) => check)).not.toContain("authentication");
       value(await subject.put("t", 0));
     },
     TEST_MS,

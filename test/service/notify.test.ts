@@ -65,18 +65,24 @@ class Manager {
 }
 
 test.each([undefined, `@zit-notify-test-${process.pid}`])(
-  "openNotifier() tells READY, STATUS, WATCHDOG and STOPPING in order to %p",
+  "openNotifier() tells all it has to tell, in order, to %p",
   async (address) => {
     await using manager = await new Manager(address).bound();
     const notifier = openNotifier({ NOTIFY_SOCKET: manager.address });
-    notifier.ready();
+    notifier.ready("serving");
     notifier.status("holding 3 stores\nand more");
     notifier.watchdog();
-    notifier.stopping();
-    expect(await manager.receive()).toBe("READY=1");
+    notifier.reloading();
+    notifier.ready("serving");
+    notifier.stopping("draining\nREADY=1");
+    notifier.extendTimeout(1_500);
+    expect(await manager.receive()).toBe("READY=1\\nSTATUS=serving");
     expect(await manager.receive()).toBe("STATUS=holding 3 stores and more");
     expect(await manager.receive()).toBe("WATCHDOG=1");
-    expect(await manager.receive()).toBe("STOPPING=1");
+    expect(await manager.receive()).toMatch(/^RELOADING=1\\nMONOTONIC_USEC=\d+$/);
+    expect(await manager.receive()).toBe("READY=1\\nSTATUS=serving");
+    expect(await manager.receive()).toBe("STOPPING=1\\nSTATUS=draining READY=1");
+    expect(await manager.receive()).toBe("EXTEND_TIMEOUT_USEC=1500000");
   },
 );
 
@@ -86,20 +92,42 @@ test("openNotifier() tells READY again when the manager's queue was full", async
   let queued = 0;
   while (sendDatagram(manager.address, Buffer.from("STATUS=busy"))) queued++;
   expect(queued).toBeGreaterThan(0);
-  notifier.ready();
+  notifier.ready("serving");
+  notifier.stopping("over"); // which may not overtake
   for (let i = 0; i < queued; i++) expect(await manager.receive()).toBe("STATUS=busy");
-  expect(await manager.receive()).toBe("READY=1");
+  expect(await manager.receive()).toBe("READY=1\\nSTATUS=serving");
+  expect(await manager.receive()).toBe("STOPPING=1\\nSTATUS=over");
   notifier.close();
 });
 
-test("openNotifier() does nothing without a manager, or with one that does not listen", () => {
-  for (const env of [{}, { NOTIFY_SOCKET: "" }, { NOTIFY_SOCKET: "/nonexistent/notify" }]) {
-    const notifier = openNotifier(env);
-    notifier.ready();
-    notifier.watchdog();
-    notifier.stopping();
-    notifier.close();
-  }
+test.each([
+  [{}, 0],
+  [{ NOTIFY_SOCKET: "" }, 0],
+  [{ NOTIFY_SOCKET: "/nonexistent/notify" }, 1],
+])("openNotifier() with %p goes on, and complains %p times", (env, complaints) => {
+  const errors: string[] = [];
+  const onError = (error: Error) => errors.push(error.message);
+  const notifier = openNotifier(env as Record<string, string>, { onError });
+  notifier.ready("serving");
+  notifier.watchdog();
+  notifier.stopping("over");
+  notifier.close();
+  expect(errors).toHaveLength(complaints);
+  for (const error of errors) expect(error).toContain("Cannot notify the service manager");
+});
+
+test("openNotifier() gives up on a manager that never reads", async () => {
+  let tries = 0;
+  const failed = new Promise<string>((resolve) => {
+    const send = () => {
+      tries++;
+      return false;
+    };
+    openNotifier({ NOTIFY_SOCKET: "/x" }, { send, onError: (error) => resolve(error.message) })
+      .ready("serving");
+  });
+  expect(await failed).toContain("it does not read");
+  expect(tries).toBeGreaterThan(10);
 });
 
 test("openNotifier() takes the manager's variables away from children", () => {

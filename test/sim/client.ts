@@ -60,6 +60,11 @@ export class SimClient implements Client {
     node.clients.add(this);
   }
 
+  /** Whether its connection is gone, so that it hears no answers. */
+  get #isDeaf(): boolean {
+    return this.#orphan || (this.over && !this.lettingGo);
+  }
+
   get #world() {
     return this.node.world;
   }
@@ -110,8 +115,13 @@ export class SimClient implements Client {
       const askedMs = scheduler.nowMs;
       const dead = this.tokenDead;
       agent.verify({ token, store }, {
-        ok: (verified) => checks.verified(this, { ...verified, askedMs, dead, asked: store }),
-        fail: (refusal) => checks.verifyFailed(this, refusal, store),
+        ok: (verified) => {
+          if (this.#isDeaf) return;
+          checks.verified(this, { ...verified, askedMs, dead, asked: store });
+        },
+        fail: (refusal) => {
+          if (!this.#isDeaf) checks.verifyFailed(this, refusal, store);
+        },
       });
     });
   }

@@ -96,6 +96,7 @@ class FaultSet {
     const { nodes, older, server, checks } = this.#world;
     for (const end of [...this.#open]) end();
     for (const node of nodes) {
+      node.onWrite = null;
       for (const client of [...node.clients]) client.vanish();
       if (node.run === null) node.start();
     }
@@ -222,14 +223,21 @@ class FaultSet {
   }
 
   #pause(node: SimNode, awaitWrite: boolean): void {
+    if (node.paused || node.run === null) return;
+    // The worst moment is while an acknowledgement is on its way, the worst length about a TTL.
+    const { random, plan } = this.#world;
+    const lengthMs = awaitWrite ? random.between(0.7, 1.5) * plan.ttlMs : this.#length();
+    if (awaitWrite) return void (node.onWrite = () => this.#pauseFor(node, lengthMs));
+    this.#pauseFor(node, lengthMs);
+  }
+
+  #pauseFor(node: SimNode, lengthMs: number): void {
     const { trace } = this.#world;
     if (node.paused || node.run === null) return;
-    // The worst moment is while an acknowledgement is on its way.
-    if (awaitWrite) return void (node.onWrite = () => this.#pause(node, false));
     trace.add(node.label, "is paused");
     node.pause();
     const { run } = node;
-    this.#for(this.#length(), () => {
+    this.#for(lengthMs, () => {
       if (node.run !== run || !node.paused) return;
       trace.add(node.label, "is resumed");
       node.resume();

@@ -11,16 +11,12 @@ import { simulate } from "./simulate.ts";
 const DEFAULT_SEEDS = 1_000;
 
 function main(argv: string[]): number {
-  const { values } = parseArgs({
-    args: argv,
-    options: {
-      seeds: { type: "string" },
-      seed: { type: "string" },
-      mutate: { type: "string" },
-      mutations: { type: "boolean" },
-      verbose: { type: "boolean" },
-    },
-  });
+  let values: ReturnType<typeof parse>;
+  try {
+    values = parse(argv);
+  } catch (error) {
+    return usage((error as Error).message);
+  }
   if (values.mutations) {
     console.log(RULES.join("\n"));
     return 0;
@@ -34,6 +30,19 @@ function main(argv: string[]): number {
   if (from === null) return usage("Cannot use --seed: it takes a whole number");
   if (count === null || count < 1) return usage("Cannot use --seeds: it takes a number above 0");
   return runSeeds({ from, count, rule, verbose: values.verbose ?? false });
+}
+
+function parse(args: string[]) {
+  return parseArgs({
+    args,
+    options: {
+      seeds: { type: "string" },
+      seed: { type: "string" },
+      mutate: { type: "string" },
+      mutations: { type: "boolean" },
+      verbose: { type: "boolean" },
+    },
+  }).values;
 }
 
 function runSeeds(

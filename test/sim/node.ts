@@ -215,7 +215,8 @@ export class SimNode {
     const { world } = this;
     return {
       note: (store, note) => {
-        if (!world.trace.on || note.type === "proven") return;
+        if (note.type === "proven") return world.checks.proven(this, store);
+        if (!world.trace.on) return;
         world.trace.add(this.label, `${store}: ${describeNote(note)}`);
       },
       guarded: () => {},

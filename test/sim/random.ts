@@ -9,8 +9,7 @@ export class Random {
   readonly #s = new Uint32Array(4);
 
   constructor(seed: number) {
-    // Both halves of the seed count, so that seeds beyond 32 bits and below zero are their own.
-    let z = (seed | 0) ^ Math.imul(Math.floor(seed / 0x1_0000_0000) | 0, 0x9e3779b1);
+    let z = seed | 0;
     for (let i = 0; i < 4; i++) {
       z = (z + 0x9e3779b9) | 0;
       let x = z ^ (z >>> 16);
@@ -19,8 +18,17 @@ export class Random {
       x = Math.imul(x, 0x735a2d97);
       this.#s[i] = x ^ (x >>> 15);
     }
+    // Both halves of the seed count, so that seeds beyond 32 bits and below zero are their own.
+    this.#s[3] += Math.imul(Math.floor(seed / 0x1_0000_0000), 0x9e3779b1);
     // The one state that the generator cannot leave.
     if (this.#s.every((word) => word === 0)) this.#s[0] = 1;
+  }
+
+  /** A stream that goes on from a state of four words. */
+  static from(state: readonly number[]): Random {
+    const random = new Random(0);
+    random.#s.set(state);
+    return random;
   }
 
   /** 32 random bits. */

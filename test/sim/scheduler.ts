@@ -44,6 +44,19 @@ export class Scheduler {
     if (this.nowMs < untilMs && goOn()) this.nowMs = untilMs;
   }
 
+  /** Runs the next task; false when there is none. */
+  next(): boolean {
+    while (this.#heap.length > 0) {
+      const task = this.#pop();
+      if (task.run === null) continue;
+      this.nowMs = task.atMs;
+      this.steps++;
+      task.run();
+      return true;
+    }
+    return false;
+  }
+
   #push(task: Task): void {
     const heap = this.#heap;
     let at = heap.length;

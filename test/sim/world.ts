@@ -95,12 +95,7 @@ export class World {
   run(): void {
     const { scheduler, plan } = this;
     const goOn = () => this.checks.violation === null && scheduler.steps < MAX_STEPS;
-    for (const node of this.nodes) {
-      node.start();
-      for (let i = 0; i < plan.clientsPerNode; i++) keepAsking(node);
-    }
-    this.server.subscribers.push((store, record) => this.#tellTenure(store, record));
-    if (plan.older) this.older = new Older(this);
+    this.start();
     const faults = startFaults(this);
     scheduler.run(plan.safetyMs, goOn);
     faults.stop();
@@ -113,6 +108,17 @@ export class World {
     scheduler.run(plan.safetyMs + QUIET_MS + enoughMs, goOn);
     if (goOn()) this.checks.demandGrants();
     if (scheduler.steps >= MAX_STEPS) this.checks.fail("bounded", `more than ${MAX_STEPS} steps`);
+  }
+
+  /** Starts everybody. */
+  start(): void {
+    const { plan } = this;
+    for (const node of this.nodes) {
+      node.start();
+      for (let i = 0; i < plan.clientsPerNode; i++) keepAsking(node);
+    }
+    this.server.subscribers.push((store, record) => this.#tellTenure(store, record));
+    if (plan.older) this.older = new Older(this);
   }
 
   #tellTenure(...[store, record]: Parameters<SimServer["subscribers"][number]>): void {

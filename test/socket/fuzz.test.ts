@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { connect } from "../../src/client/mod.ts";
+import { openConnection } from "../../src/client/mod.ts";
 import { hostileLine, randomFrom } from "./support/hostile.ts";
 import { RawClient, spawnProgram, TemporaryDirectory } from "./support/server.ts";
 
@@ -62,7 +62,7 @@ test(`SocketServer lives when clients are hostile (ZIT_FUZZ_SEED=${SEED})`, asyn
   const path = join(directory.path, "agent.sock");
   const child = spawnProgram("serve.ts", path);
   await child.stdout.getReader().read();
-  await using agent = await connect({ socket: path });
+  await using agent = await openConnection({ socket: path });
 
   let attacking = true;
   let answered = 0;

@@ -301,6 +301,35 @@ os.kill(os.getpid(), 9)
     expect(server.closed).toEqual([]);
   });
 
+  test("an answer does not overtake what was to be told before it", async () => {
+    const count = 10_000;
+    const behind = Promise.withResolvers<void>();
+    await using server = await TestServer.start({
+      watch(_params, connection, reply) {
+        reply.ok({ subscription: "s" });
+        let told = 0;
+        function tell() {
+          while (told < count && !connection.congested) {
+            connection.notify("lease", { ...LEASE, epoch: told++ });
+          }
+          if (told < count) connection.onDrain(tell);
+          behind.resolve();
+        }
+        tell();
+      },
+      held: (_params, _connection, reply) => reply.ok({ held: true }),
+    });
+    using client = await RawClient.connect(server.path);
+    client.socket.pause();
+    client.request(1, "watch");
+    await behind.promise;
+    client.request(2, "held", { store: "a" });
+    client.socket.resume();
+    expect((await client.message()).id).toBe(1);
+    for (let i = 0; i < count; i++) expect((await client.message()).params?.epoch).toBe(i);
+    expect((await client.message()).id).toBe(2);
+  });
+
   test("onDrain() calls back later, not at once, when nothing is behind", async () => {
     const order: string[] = [];
     const drained = Promise.withResolvers<void>();

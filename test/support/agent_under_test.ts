@@ -63,6 +63,11 @@ export class FakeAgent {
     await this.#process.exited;
   }
 
+  /** Stops it where it stands, as a machine does that hangs. */
+  freeze(): void {
+    this.#process.kill("SIGSTOP");
+  }
+
   /** A path in its directory. */
   path(name: string): string {
     return join(this.directory, name);

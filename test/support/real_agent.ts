@@ -6,7 +6,7 @@
 import { mkdirSync, mkdtempSync, openSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { AgentError, connect, type Connection } from "../../src/client/mod.ts";
+import { AgentError, type Connection, openConnection } from "../../src/client/mod.ts";
 import type { Kind } from "../../src/lease/errors.ts";
 import { reap, reapDir, reaped } from "./reaper.ts";
 import { until } from "./wait.ts";
@@ -132,7 +132,7 @@ export class RealAgent {
 
   /** A connection of its own, closed with the agent. */
   async client(): Promise<Connection> {
-    const connection = await connect({ socket: this.socket });
+    const connection = await openConnection({ socket: this.socket });
     this.#connections.push(connection);
     return connection;
   }

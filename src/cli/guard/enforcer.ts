@@ -5,7 +5,7 @@
 import { constants } from "node:os";
 import { bootTimeMs } from "../../sys/boot_time.ts";
 import type { Cgroup } from "../../sys/cgroup.ts";
-import { signalGroup } from "../../sys/job.ts";
+import { signalGroup, signalProcess } from "../../sys/job.ts";
 import { stepAt } from "./plan.ts";
 import type { Hold } from "./plan.ts";
 import { membersOf } from "./sweep.ts";
@@ -110,8 +110,8 @@ export class Enforcer {
     if (group !== null) signalGroup(group, SIGTERM);
     for (const each of membersOf(this.#target)) {
       // What a nested guard runs is told by that guard, which is asked itself.
-      if (each.group !== group && each.innermost) signal(each.pid, SIGTERM);
-      signal(each.pid, SIGCONT); // a stopped process would not see the other
+      if (each.group !== group && each.innermost) signalProcess(each.pid, SIGTERM);
+      signalProcess(each.pid, SIGCONT); // a stopped process would not see the other
     }
   }
 
@@ -122,7 +122,7 @@ export class Enforcer {
     if (group !== null) signalGroup(group, SIGKILL);
     this.#target.cgroup?.kill();
     const members = membersOf(this.#target);
-    for (const each of members) signal(each.pid, SIGKILL);
+    for (const each of members) signalProcess(each.pid, SIGKILL);
     // One that forked while we looked was missed, and what it started has a new number.
     if (members.length > 0) this.#timer = setTimeout(() => this.look(), SWEEP_EVERY_MS);
   }
@@ -131,13 +131,5 @@ export class Enforcer {
     if (this.#acted) return;
     this.#acted = true;
     this.#options.onAct?.();
-  }
-}
-
-function signal(pid: number, number: number): void {
-  try {
-    process.kill(pid, number);
-  } catch {
-    // It ended meanwhile, or is not ours to signal.
   }
 }

@@ -2,18 +2,16 @@
  * The steps of `agent guard`: checks, the grant, the command.
  * @module
  */
-import { isatty } from "node:tty";
-import { AgentError, connect, openSocket } from "../../client/mod.ts";
+import { AgentError, openSocket } from "../../client/mod.ts";
 import { checkStore, socketOf } from "../agent.ts";
-import { formatDuration } from "../duration.ts";
 import { Failure } from "../failure.ts";
-import { say } from "../output.ts";
 import { refusalText, waitHint } from "../refusal.ts";
 import { commandOf, findCommand } from "./command.ts";
 import type { GuardedCommand } from "./command.ts";
 import { requestLockedGrant } from "./locked_grant.ts";
 import type { LockedGrant } from "./locked_grant.ts";
 import { Signals } from "./signals.ts";
+import { announceWait } from "./waiting.ts";
 import { WatchdogLink } from "./watchdog_link.ts";
 import { Wrapper } from "./wrapper.ts";
 
@@ -30,9 +28,6 @@ export interface GuardRequest {
   readonly socket?: string;
   readonly env: Readonly<Record<string, string | undefined>>;
 }
-
-/** A wait that is over sooner than this is not worth a word. */
-const QUIET_WAIT_MS = 500;
 
 /** Runs the command under a grant and returns the exit status. */
 export async function guard(request: GuardRequest): Promise<number> {
@@ -58,7 +53,8 @@ async function ask(
   socket: string,
   command: GuardedCommand,
 ): Promise<LockedGrant> {
-  const quiet = announceWait(request, socket);
+  const { store, wait = 0, env } = request;
+  const quiet = wait > 0 ? announceWait({ store, waitMs: wait, socket, env }) : () => {};
   try {
     return await requestLockedGrant(await openSocket({ socket }), {
       store: request.store,
@@ -79,26 +75,4 @@ async function ask(
   } finally {
     quiet();
   }
-}
-
-/** Tells a person at a terminal whom we wait for; the result ends that. */
-function announceWait({ store, wait = 0 }: GuardRequest, socket: string): () => void {
-  if (wait <= QUIET_WAIT_MS || !isatty(2)) return () => {};
-  let over = false;
-  const timer = setTimeout(async () => {
-    const who = await whoHolds(store, socket).catch(() => "the agent does not say why");
-    if (!over) say(`waiting up to ${formatDuration(wait)} for ${store}: ${who}`);
-  }, QUIET_WAIT_MS);
-  return () => {
-    over = true;
-    clearTimeout(timer);
-  };
-}
-
-async function whoHolds(store: string, socket: string): Promise<string> {
-  await using agent = await connect({ socket });
-  const { state, node, address } = await agent.call("holder", { store });
-  if (state === "other") return `${node} holds it${address === null ? "" : ` (${address})`}`;
-  if (state === "self") return "this node holds it; another writer here has its turn or its lock";
-  return "nobody holds it; it is being acquired";
 }

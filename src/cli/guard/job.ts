@@ -3,7 +3,8 @@
  * @module
  */
 import { constants } from "node:os";
-import { pollJob, signalGroup } from "../../sys/job.ts";
+import { ownGroup, pollJob, signalGroup, signalProcess } from "../../sys/job.ts";
+import { othersInGroup } from "./sweep.ts";
 import { canBeStopped, isInteractive, Terminal } from "./terminal.ts";
 
 const { SIGCONT, SIGINT, SIGTSTP, SIGTTIN, SIGTTOU } = constants.signals;
@@ -32,7 +33,6 @@ export class Job {
   readonly #hooks: JobHooks;
   readonly #terminal = Terminal.open();
   #hadTerminal = false;
-  #suspending = false;
 
   constructor(group: number, hooks: JobHooks) {
     this.#group = group;
@@ -58,7 +58,6 @@ export class Job {
   /** Passes a signal that we got on to the command. */
   forward(signal: number): void {
     if (signal === SIGCONT) return this.#resume();
-    if (signal === SIGTSTP && this.#suspending) return;
     signalGroup(this.#group, signal);
   }
 
@@ -109,14 +108,14 @@ export class Job {
     this.#hooks.onSuspend?.();
     const wasForeground = this.#terminal!.isOf(this.#group);
     this.#terminal!.takeBack(this.#group);
-    this.#suspending = true;
-    // The key went to the command alone, the others of our group are to stop, too.
-    if (wasForeground) process.kill(0, SIGTSTP);
+    // The key went to the command alone, the others of our group are to stop, too. Not we by the same
+    // signal: we would hear of it after we were continued, and pass it on.
+    if (wasForeground) {
+      for (const pid of othersInGroup(ownGroup())) signalProcess(pid, SIGTSTP);
+    }
     process.kill(process.pid, "SIGSTOP");
     // Here we are continued.
     this.#resume();
-    // Signals of that time are delivered by the next turns of the loop.
-    setTimeout(() => this.#suspending = false, 50);
   }
 
   #resume(): void {

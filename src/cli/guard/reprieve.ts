@@ -18,8 +18,8 @@ const ANSWER_WITHIN_MS = 500;
 export async function askAgent(state: WatchdogState, wrapper: number): Promise<Hold | null> {
   const { grant, hold } = state;
   if (grant === null || hold === null || !isStopped(wrapper)) return null;
-  const { connect } = await import("../../client/mod.ts");
-  const connection = await connect({ socket: grant.socket });
+  const { openConnection } = await import("../../client/mod.ts");
+  const connection = await openConnection({ socket: grant.socket });
   try {
     // Read before the question: what the agent proves is counted from no later than this.
     const askedMs = bootTimeMs();

@@ -66,6 +66,12 @@ export function membersOf(target: Target): Member[] {
   }));
 }
 
+/** The other living processes of our own process group. */
+export function othersInGroup(group: number): number[] {
+  return livingProcesses().filter((each) => each.group === group).map((each) => each.pid);
+}
+
+/** All but ourselves. */
 function livingProcesses(): Process[] {
   const processes: Process[] = [];
   for (const name of readdirSync("/proc")) {

@@ -9,6 +9,7 @@
 import { Cgroup } from "../../sys/cgroup.ts";
 import { Enforcer } from "./enforcer.ts";
 import { askAgent } from "./reprieve.ts";
+import { STATE_VARIABLE } from "./watchdog_state.ts";
 import type { WatchdogReport, WatchdogState } from "./watchdog_state.ts";
 
 /** The wrapper asks the command to end at the planned time; the watchdog only if it did not. */
@@ -24,6 +25,7 @@ export async function runWatchdog(): Promise<void> {
   }
   process.chdir("/"); // keeps no file system busy
   const watchdog = new Watchdog(process.ppid);
+  watchdog.take(JSON.parse(process.env[STATE_VARIABLE]!));
   for await (const line of linesOf(Bun.stdin.stream())) {
     if (watchdog.take(JSON.parse(line))) return;
   }

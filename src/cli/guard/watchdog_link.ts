@@ -3,7 +3,7 @@
  * @module
  */
 import { say } from "../output.ts";
-import { WATCHDOG_COMMAND } from "./watchdog_state.ts";
+import { STATE_VARIABLE, WATCHDOG_COMMAND } from "./watchdog_state.ts";
 import type { WatchdogReport, WatchdogState } from "./watchdog_state.ts";
 
 /** A watchdog that keeps dying is not started for ever. */
@@ -23,7 +23,6 @@ export class WatchdogLink {
   constructor(mark: string) {
     this.#state = { mark, group: null, cgroup: null, hold: null, grant: null, done: false };
     this.#process = this.#start();
-    this.#send();
   }
 
   /** Tells what changed. */
@@ -65,26 +64,25 @@ export class WatchdogLink {
     }
     this.#starts++;
     this.#process = this.#start();
-    this.#send();
   }
 
   #start(): ReturnType<typeof startProcess> {
-    const child = startProcess(() => this.#died());
+    const child = startProcess(this.#state, () => this.#died());
     this.pids.add(child.pid);
     return child;
   }
 }
 
-function startProcess(onExit: () => void) {
+function startProcess(state: WatchdogState, onExit: () => void) {
   const child = Bun.spawn({
     cmd: [...ownProgram(), WATCHDOG_COMMAND],
     // A session of its own: no key and no signal to a group reaches it.
     detached: true,
-    // Nothing of the caller's is kept open, and nothing of its environment is needed.
+    // Nothing of the caller's is kept open or in its environment.
     stdin: "pipe",
     stdout: "pipe",
     stderr: "ignore",
-    env: {},
+    env: { [STATE_VARIABLE]: JSON.stringify(state) },
     onExit,
   });
   child.unref();

@@ -27,5 +27,11 @@ export interface WatchdogReport {
   readonly acted: boolean;
 }
 
+/**
+ * The state as of the watchdog's start, in its environment: so there is no moment at which it runs but
+ * does not know. Not among its arguments, which everybody can see.
+ */
+export const STATE_VARIABLE = "ZIT_WATCHDOG_STATE";
+
 /** The hidden command that runs the watchdog. */
 export const WATCHDOG_COMMAND = "guard-watchdog";

@@ -211,7 +211,8 @@ export class Wrapper {
     }
     // What the command left running goes on without us.
     this.#cgroup?.remove();
-    if (await this.#release() === "lost") gone = true;
+    // A lost grant needs no release: it ends with our connection, also where the agent hangs.
+    if (!gone && await this.#release() === "lost") gone = true;
     if (!gone) return ending.status;
     const { command, grant } = this.#options;
     say(

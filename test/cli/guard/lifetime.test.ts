@@ -31,7 +31,13 @@ async function pidsOf(agent: FakeAgent): Promise<number[]> {
   return (await untilLine(agent.path("pids"))).split(" ").map(Number);
 }
 
-/** The deadline of the only grant as it stands now: nothing renews it any more. */
+/** A child of the wrapper that is none of `others`; null while there is none. */
+function watchdogOf(wrapper: number, others: readonly number[]): number | null {
+  const children = readFileSync(`/proc/${wrapper}/task/${wrapper}/children`, "latin1");
+  return children.split(" ").map(Number).find((pid) => pid > 0 && !others.includes(pid)) ?? null;
+}
+
+/** Waits until none of them runs any more, and tells when that was. */
 async function untilAllEnded(pids: readonly number[]): Promise<number> {
   await until(() => !pids.some(isRunning));
   return bootTimeMs();
@@ -203,6 +209,29 @@ test("guard() reports 79 when the release finds the lease lost (etcd#19261, jedi
   const result = await agent.guard(`exec sh -c "${script}"`);
   expect(result.exit).toBe(79);
   expect(existsSync(agent.path("store.lock"))).toBe(true);
+});
+
+test("guard() ends the command by the deadline when the agent hangs (kubernetes#65094)", async () => {
+  await using agent = await FakeAgent.start(TTL_MS);
+  const child = agent.spawn(["guard", "store", "--", "sh", "-c", STUBBORN]);
+  const pids = await pidsOf(agent);
+  agent.freeze();
+  const latestDeadlineMs = bootTimeMs() + TTL_MS;
+  await untilAllEnded(pids);
+  expect(bootTimeMs()).toBeLessThan(latestDeadlineMs + SLACK_MS);
+  expect((await finish(child)).exit).toBe(79);
+});
+
+test("guard() starts another watchdog when one dies", async () => {
+  await using agent = await FakeAgent.start(TTL_MS);
+  const child = agent.spawn(["guard", "store", "--", "sh", "-c", STUBBORN]);
+  const pids = await pidsOf(agent);
+  const first = await until(() => watchdogOf(child.pid, pids));
+  process.kill(first, "SIGKILL");
+  await until(() => watchdogOf(child.pid, [...pids, first]));
+  child.kill("SIGKILL");
+  const latestDeadlineMs = bootTimeMs() + TTL_MS;
+  expect(await untilAllEnded(pids)).toBeLessThan(latestDeadlineMs + SLACK_MS);
 });
 
 test("guard() leaves no watchdog behind", async () => {

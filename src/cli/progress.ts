@@ -1,0 +1,53 @@
+/**
+ * A line at a terminal that tells how something goes, replaced as it goes on and gone at the end.
+ * @module
+ */
+import { isatty } from "node:tty";
+import { say, writeStderr } from "./output.ts";
+
+/** What is over sooner than this is not worth a word. */
+const QUIET_MS = 500;
+
+/** How often to look again. */
+const EVERY_MS = 1_000;
+
+/** To the line's beginning, and nothing behind it. */
+const CLEAR = "\r\x1b[K";
+
+/** Where stderr is no terminal, nobody looks. */
+export function isWatched(): boolean {
+  return isatty(2);
+}
+
+/**
+ * Tells what `look` finds, after half a second and then every second; on a dumb terminal once. Returns how
+ * to end it. `look` gets how long it has been, in milliseconds, and may return null for nothing new.
+ */
+export function showProgress(
+  look: (sinceMs: number) => Promise<string | null>,
+  env: Readonly<Record<string, string | undefined>>,
+): () => void {
+  if (!isWatched()) return () => {};
+  const dumb = env.TERM === undefined || env.TERM === "dumb";
+  const startedMs = performance.now();
+  let over = false;
+  let shown = false;
+  let timer = setTimeout(turn, QUIET_MS);
+  async function turn() {
+    const text = await look(performance.now() - startedMs).catch(() => null);
+    if (over) return;
+    if (text !== null && dumb) return say(text);
+    if (text !== null) {
+      // One row: a line that wraps could not be replaced.
+      const columns = process.stderr.columns || 80;
+      writeStderr(`${CLEAR}${`agent: ${text}`.slice(0, columns - 1)}`);
+      shown = true;
+    }
+    timer = setTimeout(turn, EVERY_MS);
+  }
+  return () => {
+    over = true;
+    clearTimeout(timer);
+    if (shown) writeStderr(CLEAR);
+  };
+}

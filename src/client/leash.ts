@@ -1,0 +1,107 @@
+/**
+ * A program that must not outlive what it runs under: with all that it starts, it is in a process
+ * group of its own, and that group is ended as a whole.
+ * @module
+ */
+import { Buffer } from "node:buffer";
+import { type ChildProcess, spawn } from "node:child_process";
+import process from "node:process";
+
+/** What to run. */
+export interface LeashOptions {
+  readonly executable: string;
+  readonly args: readonly string[];
+  readonly cwd?: string;
+  readonly env: Readonly<Record<string, string>>;
+  /** What the program reads from its standard input; default: nothing. */
+  readonly input?: string | Uint8Array;
+  /** Whether a group that its starter leaves behind is killed. */
+  readonly watched: boolean;
+}
+
+/** How a program ended, and what it wrote. */
+export interface Ended {
+  readonly status: number | null;
+  readonly signal: string | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/**
+ * Kills the group, and waits to be told that it need not: the end of its input means that whoever
+ * started it is gone, by SIGKILL, too. In plain shell, because it must be there wherever this is.
+ */
+const WATCHDOG = 'read -r done || kill -KILL "-$1" 2>/dev/null';
+
+/** A running program. */
+export class Leash {
+  /** Rejects if the program cannot be run. */
+  readonly ended: Promise<Ended>;
+  readonly #child: ChildProcess;
+  readonly #watchdog: ChildProcess | null;
+
+  constructor({ executable, args, cwd, env, input, watched }: LeashOptions) {
+    this.#child = spawn(executable, [...args], {
+      cwd,
+      env: { ...env },
+      detached: true,
+      stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
+    });
+    this.#watchdog = watched ? this.#watch() : null;
+    // A program that does not read its input is none of our business.
+    this.#child.stdin?.on("error", () => {});
+    this.#child.stdin?.end(input);
+    this.ended = this.#wait();
+  }
+
+  /** Sends a signal to the whole group; no harm where it is gone. */
+  signal(signal: "SIGTERM" | "SIGKILL"): void {
+    const { pid } = this.#child;
+    if (pid === undefined) return;
+    try {
+      process.kill(-pid, signal);
+    } catch {
+      // Nobody is left.
+    }
+  }
+
+  #watch(): ChildProcess | null {
+    const { pid } = this.#child;
+    if (pid === undefined) return null; // it could not be started
+    const watchdog = spawn("/bin/sh", ["-c", WATCHDOG, "watchdog", String(pid)], {
+      // Out of reach of what a terminal sends to its foreground group.
+      detached: true,
+      stdio: ["pipe", "ignore", "ignore"],
+    });
+    watchdog.on("error", () => {}); // told by the caller's end alone, then
+    watchdog.stdin!.on("error", () => {});
+    return watchdog;
+  }
+
+  #wait(): Promise<Ended> {
+    const stdout = collect(this.#child.stdout!);
+    const stderr = collect(this.#child.stderr!);
+    return new Promise((resolve, reject) => {
+      this.#child.once("error", (error) => {
+        this.#letGo();
+        reject(error);
+      });
+      // Once the outputs are closed, too: whoever still has them belongs to the group.
+      this.#child.once("close", (status, signal) => {
+        this.#letGo();
+        resolve({ status, signal, stdout: stdout(), stderr: stderr() });
+      });
+    });
+  }
+
+  /** The group is over: its number may be somebody else's soon. */
+  #letGo(): void {
+    this.#watchdog?.stdin?.end("done\n");
+  }
+}
+
+function collect(stream: NodeJS.ReadableStream): () => string {
+  const chunks: Buffer[] = [];
+  stream.on("data", (chunk: Buffer) => chunks.push(chunk));
+  return () => Buffer.concat(chunks).toString();
+}

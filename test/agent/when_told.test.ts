@@ -1,0 +1,130 @@
+import { describe, expect, test } from "bun:test";
+import { Agent } from "../../src/agent/agent.ts";
+import type { AgentPorts, Client, LeaseInfo } from "../../src/agent/types.ts";
+import { StandaloneCoordinator } from "../../src/standalone/coordinator.ts";
+import { FakeTime } from "../support/fake_time.ts";
+import { until } from "../support/wait.ts";
+
+const TTL_MS = 10_000;
+
+/** Time that can pass without a timer being woken, as on a busy machine. */
+class LateTime extends FakeTime {
+  lateMs = 0;
+
+  override bootMs(): number {
+    return super.bootMs() + this.lateMs;
+  }
+}
+
+/** A connection that notes what it is told, and can be slow to read it. */
+class Reader implements Client {
+  readonly id = 1;
+  readonly pid = 1;
+  readonly told: string[] = [];
+  congested = false;
+  #waiting: (() => void)[] = [];
+
+  onDrain(callback: () => void): void {
+    this.#waiting.push(callback);
+  }
+
+  drain(): void {
+    this.congested = false;
+    while (this.#waiting.length > 0) this.#waiting.shift()!();
+  }
+
+  changed(_subscription: string, { store, held }: LeaseInfo): void {
+    this.told.push(`${store} ${held}`);
+  }
+
+  lost(): void {}
+  deadline(): void {}
+}
+
+/** An agent that holds `one`, watched by `reader`, which has been told so. */
+async function agentWith(time: LateTime, reader: Reader): Promise<Agent> {
+  const nothing = new Proxy({}, { get: () => () => null }) as never;
+  const memory = {
+    previousIncarnations: new Set(),
+    strangers: new Set(),
+    graces: new Map(),
+    problem: null,
+    clientsGone: () => true,
+    lingerUntilMs: () => 0,
+    rememberGrace: () => null,
+    forgetGrace: () => null,
+    forgetStranger: () => null,
+  };
+  const agent = new Agent({
+    node: "n",
+    incarnation: "i",
+    address: null,
+    drainMs: 0,
+    maxWaiters: 1,
+    maxGrants: 1,
+    maxLocks: 1,
+    standalone: "a test",
+  }, {
+    clock: time,
+    timers: time,
+    coordinator: new StandaloneCoordinator({
+      node: "n",
+      incarnation: "i",
+      address: null,
+      epochOnDisk: () => 0,
+    }),
+    locks: nothing,
+    memory: memory as unknown as AgentPorts["memory"],
+    newToken: () => "t",
+    observer: nothing,
+  });
+  agent.setTtl(TTL_MS);
+  agent.setConnected(true);
+  agent.watch(reader, ["one"], () => {});
+  await until("it is held", () => reader.told.includes("one true"));
+  reader.told.length = 0;
+  return agent;
+}
+
+describe("Agent whenTold()", () => {
+  test("answers at once when nothing is due", async () => {
+    const [time, reader] = [new LateTime(), new Reader()];
+    const agent = await agentWith(time, reader);
+    agent.whenTold(reader, () => reader.told.push("all told"));
+    expect(reader.told.at(-1)).toBe("all told");
+  });
+
+  test("waits while timers are late, so that no store past its deadline counts as held", async () => {
+    const [time, reader] = [new LateTime(), new Reader()];
+    const agent = await agentWith(time, reader);
+    agent.setConnected(false);
+    time.lateMs = TTL_MS; // past the deadline, and nobody has noticed
+    agent.whenTold(reader, () => reader.told.push("all told"));
+    expect(reader.told).not.toContain("one false");
+    expect(reader.told).not.toContain("all told");
+    while (!reader.told.includes("all told") && time.step());
+    expect(reader.told.slice(-2)).toEqual(["one false", "all told"]);
+  });
+
+  test("waits for a reader that is behind, and comes after what that is told", async () => {
+    const [time, reader] = [new LateTime(), new Reader()];
+    const agent = await agentWith(time, reader);
+    reader.congested = true;
+    agent.whenTold(reader, () => reader.told.push("all told"));
+    agent.setMisconfigured("the bucket changed"); // asked first, changed afterwards
+    expect(reader.told).toEqual([]);
+    reader.drain();
+    expect(reader.told).toEqual(["one false", "all told"]);
+  });
+});
+
+describe("Agent setMisconfigured()", () => {
+  test("tells watches at once that nothing is held, and what is held again", async () => {
+    const [time, reader] = [new LateTime(), new Reader()];
+    const agent = await agentWith(time, reader);
+    agent.setMisconfigured("the bucket changed");
+    expect(reader.told.at(-1)).toBe("one false");
+    agent.setMisconfigured(null);
+    expect(reader.told.at(-1)).toBe("one true");
+  });
+});

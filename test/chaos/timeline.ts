@@ -1,0 +1,119 @@
+/**
+ * Draws a history as SVG: time to the right; a lane for each node with a line for each store, where a
+ * bar is a grant; a lane for each server; faults as bands over the lanes they hit; what is wrong in
+ * red. Hovering tells more.
+ * @module
+ */
+import type { Verdict } from "./checker.ts";
+import type { Event } from "./history.ts";
+import { attemptsOf } from "./sections.ts";
+
+const PX_PER_S = 40;
+const LEFT = 90;
+const ROW = 12;
+const LANE_GAP = 16;
+const COLOURS = ["#4477aa", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb"];
+
+/** Draws a history with its verdict. */
+export function drawTimeline(events: readonly Event[], verdict: Verdict): string {
+  const setup = events.find((event) => event.kind === "setup")!;
+  const startMs = setup.t;
+  const endMs = events.at(-1)!.t;
+  const x = (t: number) => LEFT + ((t - startMs) / 1_000) * PX_PER_S;
+  const servers = [
+    ...new Set(events.flatMap((event) => event.kind === "fault" ? event.targets : [])),
+  ]
+    .filter((name) => !setup.nodes.includes(name)).sort();
+  const lanes = new Map<string, { y: number; height: number }>();
+  let y = 30;
+  for (const name of [...setup.nodes, ...servers]) {
+    const height = ROW * (setup.nodes.includes(name) ? setup.stores.length : 1);
+    lanes.set(name, { y, height });
+    y += height + LANE_GAP;
+  }
+  const parts: string[] = [];
+  for (const [name, lane] of lanes) {
+    parts.push(`<text x="4" y="${lane.y + ROW - 2}" font-weight="bold">${text(name)}</text>`);
+    parts.push(box({ x: LEFT, y: lane.y, w: x(endMs) - LEFT, h: lane.height, fill: "#f4f4f4" }));
+  }
+  parts.push(...drawFaults(events, lanes, { x, endMs }));
+  const row = (node: string, store: string) =>
+    lanes.get(node)!.y + setup.stores.indexOf(store) * ROW;
+  for (const { id, grant, spans, writes } of attemptsOf(events).values()) {
+    if (grant === null) continue;
+    const fill = COLOURS[setup.stores.indexOf(grant.store) % COLOURS.length];
+    const top = row(grant.node, grant.store);
+    for (const { fromMs, toMs } of spans) {
+      const title = `${id}: ${grant.store}, epoch ${grant.epoch}, ${writes.length} writes, ` +
+        `${(toMs - fromMs).toFixed(0)} ms`;
+      const w = Math.max(1, x(toMs) - x(fromMs));
+      parts.push(box({ x: x(fromMs), y: top + 1, w, h: ROW - 2, fill, title }));
+    }
+  }
+  for (const { t, rule, message } of verdict.violations) {
+    parts.push(
+      `<line x1="${x(t)}" x2="${x(t)}" y1="20" y2="${y}" stroke="red" stroke-width="2">` +
+        `<title>${text(`${rule}: ${message}`)}</title></line>`,
+    );
+  }
+  for (let s = 0; s * 1_000 <= endMs - startMs; s += 5) {
+    const at = LEFT + s * PX_PER_S;
+    parts.push(`<text x="${at}" y="14" fill="#888">${s} s</text>`);
+    parts.push(`<line x1="${at}" x2="${at}" y1="18" y2="${y}" stroke="#ddd"/>`);
+  }
+  const legend = setup.stores.map((store, index) =>
+    `<tspan fill="${COLOURS[index % COLOURS.length]}"> ■ ${text(store)}</tspan>`
+  ).join("");
+  parts.push(
+    `<text x="4" y="${y + 14}">seed ${setup.seed}, TTL ${setup.ttlMs} ms, ${setup.locks} locks, ` +
+      `${text(setup.servers)}, ${setup.network}: ${verdict.grants} grants, ` +
+      `${verdict.violations.length} violations.${legend}</text>`,
+  );
+  const width = Math.ceil(x(endMs) + 20);
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${y + 24}" ` +
+    `font-family="sans-serif" font-size="10">\n<rect width="100%" height="100%" fill="white"/>\n` +
+    parts.join("\n") + "\n</svg>\n";
+}
+
+function drawFaults(
+  events: readonly Event[],
+  lanes: ReadonlyMap<string, { y: number; height: number }>,
+  { x, endMs }: { x: (t: number) => number; endMs: number },
+): string[] {
+  const parts: string[] = [];
+  for (const fault of events) {
+    if (fault.kind !== "fault") continue;
+    const healed = events.find((event) => event.kind === "healed" && event.fault === fault.fault);
+    const w = Math.max(3, x(healed?.t ?? Math.min(fault.t, endMs)) - x(fault.t));
+    const title = `${fault.name} ${fault.targets.join(", ")} ${fault.detail ?? ""}`;
+    for (const target of fault.targets) {
+      const lane = lanes.get(target);
+      if (lane === undefined) continue;
+      const h = lane.height + 10;
+      parts.push(box({ x: x(fault.t), y: lane.y - 10, w, h, fill: "#ee667755", title }));
+      parts.push(
+        `<text x="${x(fault.t) + 2}" y="${lane.y - 2}" fill="#a00">${text(fault.name)}</text>`,
+      );
+    }
+  }
+  return parts;
+}
+
+function box(
+  { x, y, w, h, fill, title }: {
+    x: number;
+    y: number;
+    w: number;
+    h: number;
+    fill: string;
+    title?: string;
+  },
+): string {
+  const inside = title === undefined ? "" : `<title>${text(title)}</title>`;
+  return `<rect x="${x.toFixed(1)}" y="${y}" width="${w.toFixed(1)}" height="${h}" ` +
+    `fill="${fill}">${inside}</rect>`;
+}
+
+function text(value: string): string {
+  return value.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}

@@ -1,0 +1,299 @@
+/**
+ * Writers on one host: clients that guard stores and append to their logs as the protocol demands,
+ * and commands under `agent guard` that append blindly and must be stopped. All of it is noted.
+ *
+ * `bun writer.ts OPTIONS`, a JSON object. Ends when its standard input does, after finishing what it
+ * has asked for.
+ * @module
+ */
+import { closeSync, openSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import {
+  AgentError,
+  AgentUnreachable,
+  type Connection,
+  openConnection,
+} from "../../src/client/mod.ts";
+import { bootTimeMs } from "../../src/sys/boot_time.ts";
+import { HistoryFile } from "./history.ts";
+import { Random } from "./random.ts";
+
+/** What the writers are told. */
+export interface WriterOptions {
+  readonly node: string;
+  readonly socket: string;
+  readonly agent: string;
+  readonly stores: readonly string[];
+  /** Directory of the stores' logs, shared by all nodes. */
+  readonly logs: string;
+  /** Directory for histories. */
+  readonly histories: string;
+  readonly seed: number;
+  readonly generation: number;
+  /** Clients of the socket, and loops of `agent guard`. */
+  readonly clients: number;
+  readonly guards: number;
+}
+
+/**
+ * A writer does not begin a write so shortly before its deadline that a busy machine could end it
+ * later: what a writer owes the protocol, which tells it the deadline.
+ */
+const WRITE_MARGIN_MS = 250;
+
+const PAUSE_MS = [20, 400] as const;
+const RECONNECT_MS = 100;
+
+let stopping = false;
+
+/** A loop of requests by one client of the socket. */
+class SocketWriter {
+  readonly #options: WriterOptions;
+  readonly #random: Random;
+  readonly #history: HistoryFile;
+  readonly #prefix: string;
+  #count = 0;
+
+  constructor(options: WriterOptions, index: number, random: Random, history: HistoryFile) {
+    this.#options = options;
+    this.#random = random;
+    this.#history = history;
+    this.#prefix = `${options.node}/${options.generation}.${index}#`;
+  }
+
+  async run(): Promise<void> {
+    while (!stopping) {
+      let connection: Connection;
+      try {
+        connection = await openConnection({ socket: this.#options.socket });
+      } catch {
+        await Bun.sleep(RECONNECT_MS);
+        continue;
+      }
+      let open = true;
+      connection.closed.then(() => (open = false));
+      while (open && !stopping) {
+        await this.#attempt(connection);
+        await Bun.sleep(this.#random.int(...PAUSE_MS));
+      }
+      await connection.close();
+    }
+  }
+
+  async #attempt(connection: Connection): Promise<void> {
+    const { node, stores } = this.#options;
+    const store = this.#random.pick(stores);
+    const waitMs = this.#random.pick([0, 0, 500, 3_000]);
+    const waitLease = this.#random.chance(0.5);
+    const follow = this.#random.chance(0.5);
+    // One in six writes long enough for a fault to come in between.
+    const long = this.#random.chance(1 / 6);
+    const writes = long ? this.#random.int(20, 80) : this.#random.int(1, 5);
+    const pauseMs = long ? 100 : this.#random.pick([0, 5, 50, 400]);
+    const id = `${this.#prefix}${++this.#count}`;
+    const base = { id, node, store };
+    this.#history.note({ kind: "ask", ...base, via: "socket", waitMs, waitLease });
+    let grant;
+    try {
+      grant = await connection.call("guard", {
+        store,
+        wait_ms: waitMs,
+        wait_lease: waitLease,
+        follow,
+      });
+    } catch (error) {
+      this.#refused(base, error);
+      return;
+    }
+    const { epoch, deadline_boot_ms: deadlineMs, token } = grant;
+    this.#history.note({ kind: "grant", ...base, epoch, deadlineMs });
+    const section = new Section(connection, this.#history, { id, token, store, deadlineMs });
+    try {
+      for (let seq = 1; seq <= writes; seq++) {
+        if (!await section.prove()) return;
+        if (!this.#write(section, { ...base, epoch, seq })) return;
+        await Bun.sleep(pauseMs);
+      }
+    } finally {
+      await section.release();
+    }
+  }
+
+  /** Appends one line; false when the deadline is too near, or the grant is over. */
+  #write(
+    section: Section,
+    line: { id: string; node: string; store: string; epoch: number; seq: number },
+  ): boolean {
+    const { store, ...rest } = line;
+    const fd = openSync(join(this.#options.logs, store), "a");
+    try {
+      const t = bootTimeMs();
+      if (!section.mayWrite(t)) return false;
+      writeSync(fd, JSON.stringify({ t, ...rest }) + "\n");
+    } finally {
+      closeSync(fd);
+    }
+    this.#history.note({ kind: "wrote", id: line.id, seq: line.seq });
+    return true;
+  }
+
+  #refused(base: { id: string; node: string; store: string }, error: unknown): void {
+    if (!(error instanceof AgentError)) throw error;
+    const { holder, retryAfterMs, message, kind } = error;
+    this.#history.note({
+      kind: "refused",
+      ...base,
+      why: error instanceof AgentUnreachable ? "gone" : kind,
+      holder: holder && { node: holder.node, epoch: holder.epoch },
+      retryAfterMs,
+      message,
+    });
+  }
+}
+
+/** A grant, and what its client knows of it. */
+class Section {
+  readonly #connection: Connection;
+  readonly #history: HistoryFile;
+  readonly #grant: { readonly id: string; readonly token: string; readonly store: string };
+  readonly #stopListening: () => void;
+  #deadlineMs: number;
+  #over = false;
+
+  constructor(
+    connection: Connection,
+    history: HistoryFile,
+    grant: { id: string; token: string; store: string; deadlineMs: number },
+  ) {
+    this.#connection = connection;
+    this.#history = history;
+    this.#grant = grant;
+    this.#deadlineMs = grant.deadlineMs;
+    this.#stopListening = connection.onNotification(({ method, params }) => {
+      if (!("token" in params) || params.token !== grant.token) return;
+      if (method === "lost") this.#lost(params.kind);
+      if (method === "renewed") this.#extend("renewed", params.deadline_boot_ms);
+    });
+    connection.closed.then(() => this.#lost("closed"));
+  }
+
+  /** Verifies, as every write must be right before it is made; false when the grant is over. */
+  async prove(): Promise<boolean> {
+    const { token, store, id } = this.#grant;
+    const sentMs = bootTimeMs();
+    try {
+      const { remaining_ms } = await this.#connection.call("verify", { token, store });
+      // Counted from the question: the answer was on its way for a while.
+      if (!this.#over) this.#extend("verify", sentMs + remaining_ms);
+    } catch (error) {
+      if (!(error instanceof AgentError)) throw error;
+      if (error instanceof AgentUnreachable) this.#lost("closed");
+      else if (error.kind === "unavailable") this.#lost("unverified");
+      else if (!this.#over) {
+        this.#over = true;
+        this.#history.note({ kind: "unverified", id, why: error.kind });
+      }
+    }
+    return !this.#over;
+  }
+
+  mayWrite(nowMs: number): boolean {
+    if (!this.#over && nowMs > this.#deadlineMs - WRITE_MARGIN_MS) {
+      this.#lost("deadline");
+    }
+    return !this.#over;
+  }
+
+  /** Gives the grant back, dead or alive: the turn is taken until then. */
+  async release(): Promise<void> {
+    if (!this.#over) this.#history.note({ kind: "release", id: this.#grant.id });
+    this.#over = true;
+    this.#stopListening();
+    await this.#connection.call("release", { token: this.#grant.token }).catch(() => {});
+  }
+
+  #extend(by: "verify" | "renewed", deadlineMs: number): void {
+    if (this.#over) return;
+    this.#deadlineMs = Math.max(this.#deadlineMs, deadlineMs);
+    this.#history.note({ kind: "extended", id: this.#grant.id, by, deadlineMs });
+  }
+
+  #lost(why: string): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#history.note({ kind: "lost", id: this.#grant.id, why });
+  }
+}
+
+/** A loop of `agent guard` with a command that appends and looks at nothing. */
+async function runGuards(
+  options: WriterOptions,
+  index: number,
+  random: Random,
+  history: HistoryFile,
+): Promise<void> {
+  const { node, stores, agent, socket, logs, histories, generation } = options;
+  for (let count = 1; !stopping; count++) {
+    const store = random.pick(stores);
+    const id = `${node}/${generation}.g${index}#${count}`;
+    const waitMs = random.pick([0, 2_000]);
+    const waitLease = random.chance(0.5);
+    const base = { id, node, store };
+    history.note({ kind: "ask", ...base, via: "guard", waitMs, waitLease });
+    const child = Bun.spawn({
+      cmd: [
+        agent,
+        "guard",
+        store,
+        "--wait",
+        `${waitMs}ms`,
+        ...(waitLease ? ["--wait-lease"] : []),
+        "--",
+        // One in three leaves its group and its parent, as a careless daemon would.
+        ...(random.chance(1 / 3) ? ["setsid", "--fork", "--wait"] : []),
+        "sh",
+        join(import.meta.dir, "guarded_writer.sh"),
+      ],
+      env: {
+        PATH: process.env.PATH!,
+        ZIT_AGENT_SOCKET: socket,
+        CHAOS_ID: id,
+        CHAOS_LOG: join(logs, store),
+        CHAOS_HISTORY: join(histories, `guard-${node}-${generation}-${index}.jsonl`),
+        CHAOS_WRITES: String(random.int(2, 60)),
+      },
+      stdin: "ignore",
+      stdout: "ignore",
+      stderr: "pipe",
+    });
+    // One in six wrappers is killed: the command must not outlive the lease all the same.
+    const killAfterMs = random.chance(1 / 6) ? random.int(50, 1_500) : null;
+    const timer = killAfterMs === null
+      ? null
+      : setTimeout(() => child.kill("SIGKILL"), killAfterMs);
+    const message = (await new Response(child.stderr).text()).trim().slice(0, 300);
+    const status = await child.exited;
+    if (timer !== null) clearTimeout(timer);
+    if (child.signalCode !== null || status === 0) history.note({ kind: "exit", id, status });
+    else history.note({ kind: "refused", ...base, why: `exit ${status}`, message });
+    await Bun.sleep(random.int(...PAUSE_MS));
+  }
+}
+
+if (import.meta.main) {
+  const options = JSON.parse(process.argv[2]) as WriterOptions;
+  const name = `writer-${options.node}-${options.generation}.jsonl`;
+  const history = new HistoryFile(join(options.histories, name));
+  const random = new Random(options.seed + options.generation * 7_919);
+  process.stdin.on("end", () => (stopping = true));
+  process.stdin.resume();
+  const loops: Promise<void>[] = [];
+  for (let i = 0; i < options.clients; i++) {
+    loops.push(new SocketWriter(options, i, random.fork(), history).run());
+  }
+  for (let i = 0; i < options.guards; i++) {
+    loops.push(runGuards(options, i, random.fork(), history));
+  }
+  await Promise.all(loops);
+  process.exit(0);
+}

@@ -1,0 +1,197 @@
+import { expect, test } from "bun:test";
+import { CONFLICT, entryOf, Harness, ME, ok, tenureOf, TTL_MS, UNKNOWN } from "./harness.ts";
+
+test("handle() refuses a guard whose lease ran out while it waited for the lock (etcd#11456, #9921)", () => {
+  const h = new Harness();
+  h.onDisk = undefined;
+  h.acquire(50);
+  const id = h.guard({ waitMs: 60_000 });
+  h.nowMs += TTL_MS;
+  // The lock comes at last: the first that the store hears of anything.
+  h.handle({ type: "locked", lockId: 1, epoch: null });
+  expect(h.granted).toEqual([]);
+  expect(h.refused.get(id)?.kind).toBe("unavailable");
+});
+
+test("handle() proves a hold anew for a guard that waited for its turn (etcd#11456)", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const first = h.grant(51);
+  const second = h.guard({ waitMs: 5_000 });
+  expect(h.requests).toEqual([]);
+  h.nowMs += 1_000;
+  h.end(first);
+  // Somebody took the store meanwhile: the write that the grant waits for finds it out.
+  h.put(CONFLICT);
+  h.read(ok(entryOf("beta", "i-beta", 60)));
+  h.tenure(tenureOf("i-beta", 60));
+  expect(h.refused.get(second)).toMatchObject({ kind: "not_holder", holder: { node: "beta" } });
+});
+
+test("handle() refuses to verify for a holder paused beyond the TTL (etcd#10811, #11457)", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const id = h.grant(51);
+  h.nowMs += TTL_MS * 3;
+  const verify = h.verify(id);
+  expect(h.verified).toEqual([]);
+  expect(h.verifyFailed.get(verify)?.kind).toBe("lost");
+});
+
+test("handle() verifies by a write sent after it was asked", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const id = h.grant(51);
+  h.pass(TTL_MS / 3 + 500);
+  const verify = h.verify(id);
+  // The renewal was on its way before: it proves nothing for the question.
+  h.put(ok(52));
+  expect(h.verified).toEqual([]);
+  h.put(ok(53));
+  expect(h.verified).toEqual([verify]);
+});
+
+test("handle() never revives a token, not even when the same node gets the store again (consul#4902)", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const old = h.grant(51, { follow: true });
+  h.pass(TTL_MS);
+  expect(h.lost.has(old)).toBe(true);
+  h.put(ok(70));
+  h.tenure({ ...tenureOf(ME, 50), node: "alpha" });
+  h.recorded();
+  h.effects.length = 0;
+  const next = h.grant(71, { shared: false });
+  expect(h.granted.at(-1)).toMatchObject({ id: next, epoch: 70 });
+  const verify = h.verify(old);
+  expect(h.verifyFailed.get(verify)?.kind).toBe("lost");
+  expect(h.effects).not.toContainEqual(expect.objectContaining({ type: "renewed", id: old }));
+});
+
+test("handle() refuses as stale_epoch when tenures know a newer epoch, and a write shows that it is ours (nats-server#7564, #7567)", () => {
+  const h = new Harness();
+  const id = h.guard();
+  h.put(ok(5));
+  h.tenure(tenureOf("i-beta", 900));
+  // What was read does not decide: another may have taken the store in between.
+  expect(h.refused.size).toBe(0);
+  h.put(ok(6));
+  expect(h.refused.get(id)?.kind).toBe("stale_epoch");
+  expect(h.notes).toContainEqual({ type: "stale", epoch: 5, recorded: 900 });
+  const late = h.guard();
+  h.answer(h.take("delete_entry"), ok(7));
+  expect(h.refused.get(late)?.kind).toBe("stale_epoch");
+  expect(h.granted).toEqual([]);
+});
+
+test("handle() takes a newer epoch on record for what it is when another took the store meanwhile", () => {
+  const h = new Harness();
+  const id = h.guard();
+  h.put(ok(50));
+  h.tenure(tenureOf("i-beta", 60));
+  h.put(CONFLICT);
+  h.read(ok(entryOf("beta", "i-beta", 60)));
+  h.tenure(tenureOf("i-beta", 60));
+  expect(h.refused.get(id)).toMatchObject({ kind: "not_holder", holder: { node: "beta" } });
+  expect(h.notes.some(({ type }) => type === "stale")).toBe(false);
+});
+
+test("handle() refuses as stale_epoch when the disk has seen a newer epoch (nats-server#7564)", () => {
+  const h = new Harness();
+  h.onDisk = 900;
+  h.acquire(50);
+  const id = h.guard();
+  expect(h.refused.get(id)?.kind).toBe("stale_epoch");
+  expect(h.held).toBe(false);
+  expect(h.requests).toEqual([]);
+});
+
+test("handle() tells a guard with a shorter wait than the lock's others busy in its own time", () => {
+  const h = new Harness();
+  h.onDisk = undefined;
+  h.acquire(50);
+  h.guard({ shared: true, waitMs: 60_000 });
+  const hasty = h.guard({ shared: true, waitMs: 100 });
+  h.pass(50);
+  expect(h.refused.size).toBe(0);
+  h.pass(60);
+  expect(h.refused.get(hasty)?.kind).toBe("busy");
+  expect(h.store.waiting).toBe(1);
+});
+
+test("handle() lets the first in the queue in when its turn is free, even if woken after its wait", () => {
+  const h = new Harness();
+  h.acquire(50, tenureOf("i-beta", 40));
+  const id = h.guard({ waitMs: TTL_MS + 1 });
+  // The grace ends just before the wait does; the timer is late for both. Renewed meanwhile.
+  for (const revision of [51, 52, 53]) {
+    h.pass(TTL_MS / 3 - 100);
+    if (h.requests.length > 0) h.put(ok(revision));
+  }
+  h.pass(400);
+  expect(h.refused.size).toBe(0);
+  h.put(ok(54));
+  if (h.granted.length === 0) h.put(ok(55));
+  expect(h.granted).toMatchObject([{ id }]);
+});
+
+test("handle() tells a guard that waited for the lease unavailable, not busy, when the connection is down", () => {
+  const h = new Harness();
+  h.acquire(50);
+  h.connected = false;
+  h.handle({ type: "disconnected" });
+  const id = h.guard({ waitMs: 1_000, waitLease: true });
+  expect(h.refused.size).toBe(0);
+  h.pass(1_001);
+  expect(h.refused.get(id)?.kind).toBe("unavailable");
+});
+
+test("handle() refuses within 2 s when nothing answers, whatever the wait", () => {
+  const h = new Harness();
+  const id = h.guard({ waitMs: 60_000 });
+  h.pass(1_900);
+  expect(h.refused.get(id)?.kind).toBe("unavailable");
+});
+
+test("handle() waits for a lease of another as long as it was told to", () => {
+  const h = new Harness();
+  const id = h.guard({ waitMs: 2 * TTL_MS, waitLease: true });
+  h.put(CONFLICT);
+  h.read(ok(entryOf("beta", "i-beta", 40)));
+  h.tenure(tenureOf("i-beta", 40));
+  expect(h.refused.size).toBe(0);
+  // No event tells of an entry that ages out: the store wakes by itself (nats-server#6710).
+  let tries = 0;
+  for (let ms = 0; ms < TTL_MS && tries === 0; ms += 100) {
+    h.pass(100);
+    if (h.requests.length === 0) continue;
+    tries += h.nowMs > 1_000 + 0.9 * TTL_MS ? 1 : 0;
+    h.put(tries > 0 ? ok(60) : { kind: "conflict", lastRevision: 40 });
+  }
+  h.tenure(tenureOf("i-beta", 40, true));
+  h.recorded();
+  h.put(ok(61));
+  expect(h.granted).toMatchObject([{ id, epoch: 60 }]);
+});
+
+test("handle() frees turn and lock of a client that is gone (etcd#17470)", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const gone = h.grant(51);
+  const next = h.guard({ waitMs: 5_000 });
+  h.end(gone, true);
+  h.put(ok(52));
+  expect(h.effects).toContainEqual({ type: "unlock", lockId: 1 });
+  expect(h.granted.at(-1)).toMatchObject({ id: next });
+});
+
+test("handle() answers every verify that was under way when its grant ends", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const id = h.grant(51);
+  const verify = h.verify(id);
+  h.end(id);
+  expect(h.verifyFailed.get(verify)?.kind).toBe("no_token");
+  h.put(UNKNOWN);
+  expect(h.verifyFailed.size).toBe(1);
+});

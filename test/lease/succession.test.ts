@@ -1,0 +1,124 @@
+import { expect, test } from "bun:test";
+import { CONFLICT, entryOf, Harness, ME, ok, tenureOf, TTL_MS } from "./harness.ts";
+
+test.each([
+  ["nobody", null, "granted"],
+  ["a clean release", tenureOf("i-beta", 40, true), "granted"],
+  ["our own tenure", { ...tenureOf(ME, 40), node: "alpha" }, "granted"],
+  ["a holder that may not know", tenureOf("i-beta", 40), "grace"],
+])("handle() after %s: the store is %s", (_, previous, expected) => {
+  const h = new Harness();
+  const id = h.guard();
+  h.put(ok(50));
+  h.tenure(previous);
+  h.recorded();
+  if (expected === "granted") {
+    h.put(ok(51));
+    expect(h.granted).toMatchObject([{ id }]);
+  } else {
+    expect(h.refused.get(id)).toMatchObject({ kind: "grace", retryAfterMs: TTL_MS });
+    expect(h.held).toBe(false);
+    h.pass(TTL_MS / 3 + 500);
+    h.put(ok(51));
+    h.pass(TTL_MS / 3 + 500);
+    h.put(ok(52));
+    h.pass(TTL_MS / 3 + 500);
+    expect(h.held).toBe(true);
+  }
+});
+
+test("handle() carries a grace over a loss of the store in the midst of it", () => {
+  const h = new Harness();
+  h.acquire(50, tenureOf("i-beta", 40));
+  const { graceUntilMs } = h.ours;
+  h.pass(TTL_MS / 3 + 500);
+  h.put(CONFLICT);
+  h.read(ok({ kind: "none" }));
+  h.put(ok(60));
+  h.tenure({ ...tenureOf(ME, 50), node: "alpha" });
+  h.recorded();
+  expect(h.ours.graceUntilMs).toBe(graceUntilMs);
+  expect(h.held).toBe(false);
+});
+
+test("handle() owes a grace to a program that records no tenures", () => {
+  const h = new Harness();
+  h.handle({ type: "tick" });
+  h.put(CONFLICT);
+  h.read(ok(entryOf("older", null, 40)));
+  h.tenure(null);
+  expect(h.effects).toContainEqual({ type: "remember_stranger" });
+  h.pass(TTL_MS);
+  h.put(ok(50));
+  h.tenure(null);
+  h.recorded();
+  expect(h.held).toBe(false);
+  expect(h.ours.graceUntilMs).toBeGreaterThan(h.nowMs);
+});
+
+test("handle() never takes an entry under its own name for its own (kubernetes#58302, #61151)", () => {
+  const h = new Harness();
+  h.handle({ type: "tick" });
+  h.put(CONFLICT);
+  h.read(ok(entryOf("alpha", "i-twin", 40)));
+  h.tenure({ ...tenureOf("i-twin", 40), node: "alpha" });
+  expect(h.store.lease.phase).toBe("foreign");
+  h.pass(TTL_MS / 3 + 10);
+  h.put(CONFLICT);
+  h.read(ok(entryOf("alpha", "i-twin", 41)));
+  h.tenure({ ...tenureOf("i-twin", 40), node: "alpha" });
+  // It renews: so it is alive, and the name is used twice.
+  expect(h.notes.at(-1)).toEqual({ type: "foreign", duplicate: true, renews: true });
+});
+
+test("handle() adopts the entry of a dead agent of this host at once when its clients are gone (client-go#448)", () => {
+  const h = new Harness();
+  h.inheritances.set("i-dead", { clientsGone: true });
+  const id = h.guard();
+  h.put(CONFLICT);
+  h.read(ok(entryOf("alpha", "i-dead", 40)));
+  expect(h.take("put_entry").expect).toBe(40);
+  h.answer({ type: "put_entry", seq: h.store.lease.seq, expect: 40 }, ok(50));
+  h.tenure({ ...tenureOf("i-dead", 30), node: "alpha" });
+  h.recorded();
+  h.put(ok(51));
+  expect(h.granted).toMatchObject([{ id, epoch: 50 }]);
+});
+
+test("handle() adopts it with a grace while a client of it may still write (sanlock#1)", () => {
+  const h = new Harness();
+  h.inheritances.set("i-dead", { clientsGone: false });
+  h.handle({ type: "tick" });
+  h.put(CONFLICT);
+  h.read(ok(entryOf("alpha", "i-dead", 40)));
+  h.put(ok(50));
+  h.tenure({ ...tenureOf("i-dead", 30), node: "alpha" });
+  h.recorded();
+  expect(h.held).toBe(false);
+  expect(h.ours.graceUntilMs).toBe(h.ours.acquiredAtMs + TTL_MS);
+});
+
+test("handle() waits for its clients' deadlines though the grace is shorter", () => {
+  const h = new Harness();
+  h.graceMs = 0;
+  h.inheritances.set("i-dead", { clientsGone: false });
+  h.handle({ type: "tick" });
+  h.put(CONFLICT);
+  h.read(ok(entryOf("alpha", "i-dead", 40)));
+  h.put(ok(41));
+  h.tenure({ ...tenureOf("i-dead", 30), node: "alpha" });
+  expect(h.store.lease.graceUntilMs).toBe(h.nowMs + h.context.timing.ttlMs);
+});
+
+test("handle() knows of every store that it is free, ours, or whose it is (litefs#76)", () => {
+  const h = new Harness();
+  expect(h.store.view(h.nowMs, h.context).state).toBe("free");
+  h.handle({ type: "tick" });
+  h.put(CONFLICT);
+  h.read(ok(entryOf("beta", "i-beta", 40)));
+  h.tenure(tenureOf("i-beta", 38));
+  expect(h.store.view(h.nowMs, h.context)).toMatchObject({
+    state: "other",
+    holder: { node: "beta", epoch: 38 },
+  });
+});

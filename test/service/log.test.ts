@@ -1,0 +1,128 @@
+/** The log's lines, for people, machines and the journal; and what becomes of repeats. */
+import { describe, expect, test } from "bun:test";
+import { closeSync, fstatSync, openSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { isJournal, type Log, openLog } from "../../src/service/log.ts";
+import { QuietLog } from "../../src/service/quiet_log.ts";
+import { tempDir } from "../support/temp_dir.ts";
+import { until } from "../support/wait.ts";
+
+/** What is written by `write` to a log opened so. */
+function written(
+  options: Omit<Parameters<typeof openLog>[0], "fd">,
+  write: (log: Log) => void,
+): string {
+  using dir = tempDir();
+  const path = join(dir.path, "log");
+  const fd = openSync(path, "w");
+  write(openLog({ ...options, fd }));
+  closeSync(fd);
+  return readFileSync(path, "utf8");
+}
+
+const acquired = (log: Log) => log.event("info", "acquired", { store: "a b", epoch: 7 });
+
+describe("openLog()", () => {
+  test("writes one JSON object a line", () => {
+    const text = written({ format: "json", level: "info" }, (log) => {
+      acquired(log);
+      log.event("debug", "renewed");
+      log.event("error", "problem", { message: "two\nlines" });
+    });
+    const lines = text.trimEnd().split("\n").map((line) => JSON.parse(line));
+    expect(lines).toEqual([
+      { level: "info", time: expect.any(String), event: "acquired", store: "a b", epoch: 7 },
+      { level: "error", time: expect.any(String), event: "problem", message: "two\nlines" },
+    ]);
+    expect(Date.parse(lines[0].time)).toBeGreaterThan(0);
+  });
+
+  test("writes text for people", () => {
+    const text = written({ format: "text", level: "info" }, acquired);
+    expect(text).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z info {2}acquired store="a b" epoch=7\n$/);
+  });
+
+  test("leaves the time to the journal, and tells it the priority", () => {
+    const write = (log: Log) => {
+      acquired(log);
+      log.event("warn", "lost");
+      log.event("error", "problem");
+      log.event("debug", "renewed");
+    };
+    const json = written({ format: "json", level: "debug", journal: true }, write);
+    expect(json).toBe(
+      '<6>{"level":"info","event":"acquired","store":"a b","epoch":7}\n' +
+        '<4>{"level":"warn","event":"lost"}\n<3>{"level":"error","event":"problem"}\n' +
+        '<7>{"level":"debug","event":"renewed"}\n',
+    );
+    expect(written({ format: "text", level: "info", journal: true }, write)).toBe(
+      '<6>info  acquired store="a b" epoch=7\n<4>warn  lost\n<3>error problem\n',
+    );
+  });
+});
+
+test("isJournal() is about this descriptor, not about the variable alone", () => {
+  const { dev, ino } = fstatSync(2);
+  expect(isJournal({ JOURNAL_STREAM: `${dev}:${ino}` })).toBe(true);
+  expect(isJournal({ JOURNAL_STREAM: `${dev}:${ino + 1}` })).toBe(false);
+  expect(isJournal({})).toBe(false);
+});
+
+describe("QuietLog", () => {
+  function recording() {
+    const lines: string[] = [];
+    const log: Log = {
+      event: (level, event, fields) => lines.push(`${level} ${event} ${JSON.stringify(fields)}`),
+    };
+    return { lines, log };
+  }
+
+  test("tells a repeat a few times, then counts it; other stores and debug are told", () => {
+    const { lines, log } = recording();
+    const quiet = new QuietLog(log);
+    for (let i = 0; i < 100; i++) quiet.event("warn", "lost", { store: "one" });
+    for (let i = 0; i < 100; i++) quiet.event("warn", "lost", { store: `s${i}` });
+    for (let i = 0; i < 100; i++) quiet.event("debug", "renewed", { store: "one" });
+    quiet.close();
+    expect(lines.filter((line) => line.includes('"one"') && line.startsWith("warn lost")).length)
+      .toBe(5);
+    expect(lines.filter((line) => /warn lost.*"s\d+"/.test(line)).length).toBe(100);
+    expect(lines.filter((line) => line.startsWith("debug")).length).toBe(100);
+    expect(lines.at(-1)).toBe('warn repeated {"of":"lost","about":"one","times":95}');
+  });
+
+  test("begins anew after a while", async () => {
+    const { lines, log } = recording();
+    const quiet = new QuietLog(log, 20);
+    for (let i = 0; i < 6; i++) quiet.event("error", "problem", { check: "coordinator" });
+    await until("it told the count", () => lines.some((line) => line.startsWith("warn repeated")));
+    const before = lines.length;
+    quiet.event("error", "problem", { check: "coordinator" });
+    expect(lines.length).toBe(before + 1);
+    quiet.close();
+  });
+});
+
+test("every event that the program logs is in the manual's table, and none else", () => {
+  const root = join(import.meta.dir, "../..");
+  const names = new Set<string>();
+  for (const file of readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })) {
+    if (!file.endsWith(".ts")) continue;
+    const source = readFileSync(join(root, "src", file), "utf8");
+    const calls = source.matchAll(
+      /\.event\(\s*(?:level|"\w+"|\w+ === 0 \? "info" : "warn"),\s*([^,)]+)/g,
+    );
+    for (const [, argument] of calls) {
+      for (const [, name] of argument!.matchAll(/"([a-z_]+)"/g)) names.add(name!);
+    }
+  }
+  names.delete("granted"); // compared to, and logged as one of two
+  for (const name of ["granted", "refused", "unreachable", "stuck"]) names.add(name);
+  const manual = readFileSync(join(root, "docs/operations.md"), "utf8");
+  const table = manual.slice(
+    manual.indexOf("| event |"),
+    manual.indexOf("## ", manual.indexOf("| event |")),
+  );
+  const rows = [...table.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name!);
+  expect(rows.toSorted()).toEqual([...names].sort());
+});

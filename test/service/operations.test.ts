@@ -1,0 +1,113 @@
+/** The server configuration in docs/operations.md, as it stands there, with real servers and agents. */
+import { expect, test } from "bun:test";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { connect } from "@nats-io/transport-node";
+import { jetstreamManager } from "@nats-io/jetstream";
+import { freePort, natsServerPath } from "../support/nats.ts";
+import { RealAgent } from "../support/real_agent.ts";
+import { reap, reaped } from "../support/reaper.ts";
+import { tempDir } from "../support/temp_dir.ts";
+import { until } from "../support/wait.ts";
+
+const MANUAL = readFileSync(join(import.meta.dir, "../../docs/operations.md"), "utf8");
+const CONFIG = /```text\n(server_name: n1\n[\s\S]*?)```/.exec(MANUAL)![1]!;
+
+/** The manual's configuration for server `n` of three, with places of this machine. */
+function configOf(n: number, dir: string, ports: readonly number[]): string {
+  const [clients, monitor, routes] = [ports[n - 1]!, ports[n + 2]!, ports.slice(6)];
+  return CONFIG
+    .replace("server_name: n1", `server_name: n${n}`)
+    .replace('"0.0.0.0:4222"', `"127.0.0.1:${clients}"`)
+    .replace('"127.0.0.1:8222"', `"127.0.0.1:${monitor}"`)
+    .replace("/var/lib/nats", join(dir, `js${n}`))
+    .replace('"0.0.0.0:6222"', `"127.0.0.1:${routes[n - 1]}"`)
+    .replaceAll(
+      /nats:\/\/n(\d):6222/g,
+      (_, each) => `nats://127.0.0.1:${routes[Number(each) - 1]}`,
+    );
+}
+
+test(
+  "the configuration for a lease cluster serves agents, and lets them do nothing else",
+  async () => {
+    using dir = tempDir();
+    const ports = await Promise.all(Array.from({ length: 9 }, freePort));
+    const servers = [1, 2, 3].map((n) => {
+      const file = join(dir.path, `n${n}.conf`);
+      writeFileSync(file, configOf(n, dir.path, ports));
+      const child = Bun.spawn([natsServerPath(), "-c", file], {
+        stdout: "ignore",
+        stderr: "ignore",
+      });
+      reap(child.pid);
+      return child;
+    });
+    try {
+      await until("all three are healthy", async () => {
+        const healthy = await Promise.all(
+          [3, 4, 5].map((i) =>
+            fetch(`http://127.0.0.1:${ports[i]}/healthz`).then((answer) => answer.ok, () => false)
+          ),
+        );
+        return healthy.every(Boolean);
+      }, 60_000);
+      const password = join(dir.path, "password");
+      writeFileSync(password, "change-me\n");
+      mkdirSync(join(dir.path, "locks/one"), { recursive: true });
+      await using agent = await RealAgent.start({
+        node: "alpha",
+        nats: ports.slice(0, 3).map((port) => `nats://127.0.0.1:${port}`).join(","),
+        locks: join(dir.path, "locks"),
+        flags: ["--user", "agent", "--password-file", password],
+      });
+      const client = await agent.client();
+      await until("it is healthy", async () => (await client.call("status", {})).healthy);
+      await client.call("guard", { store: "one" });
+      expect((await client.call("status", {})).warnings).toEqual([]);
+      expect((await client.call("history", { store: "one" })).tenures).toHaveLength(1);
+      const created = agent.log().filter(({ event }) => event === "bucket_created");
+      expect(JSON.stringify(created)).toContain("3 replicas");
+
+      const servedBy = `127.0.0.1:${ports[0]}`;
+      const nc = await connect({ servers: servedBy, user: "agent", pass: "change-me" });
+      const jsm = await jetstreamManager(nc, { checkAPI: false, timeout: 1_000 });
+      const forbidden = await jsm.streams.delete("KV_leases").then(
+        () => "deleted",
+        (error) => `${error}`,
+      );
+      expect(forbidden).toMatch(/permission/i);
+      await nc.close();
+      const stranger = connect({
+        servers: servedBy,
+        user: "agent",
+        pass: "wrong",
+        reconnect: false,
+      });
+      await expect(stranger).rejects.toThrow(/authorization/i);
+    } finally {
+      for (const child of servers) {
+        child.kill("SIGKILL");
+        await child.exited;
+        reaped(child.pid);
+      }
+    }
+  },
+  120_000,
+);
+
+test("the manual tells of each check that can fail", () => {
+  const table = MANUAL.slice(MANUAL.indexOf("### Checks"), MANUAL.indexOf("### Alerts"));
+  const status = readFileSync(join(import.meta.dir, "../../src/daemon/status.ts"), "utf8");
+  const health = readFileSync(join(import.meta.dir, "../../src/agent/health.ts"), "utf8");
+  const names = [
+    ...[
+      ...status.matchAll(
+        /^ {2,4}(coordinator|bucket|renewals|\w+_\w+|clock): (?:"|versionOf|clock\.)/gm,
+      ),
+    ],
+    ...[...health.matchAll(/^ {2}(\w+): \(stores/gm)],
+  ].map(([, name]) => name!);
+  expect(names.length).toBeGreaterThanOrEqual(10);
+  for (const name of names) expect(table).toContain(`| \`${name}\` |`);
+});
