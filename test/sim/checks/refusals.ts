@@ -118,9 +118,8 @@ function isDrainingTrue(checks: Checks, { node, run, wish: { store } }: SimClien
   if (run?.agent.state === "draining") return true;
   const down = node.steppedDown.get(store);
   if (down === undefined) return false;
-  // A pause of the agent holds up the drain, and what begins after it.
-  const held = node.impairedMs <= down.untilMs ? node.impairedMs + down.spanMs : -Infinity;
-  return Math.max(down.untilMs, held) >= checks.nowMs - 5;
+  // A pause of the agent holds up the drain, and what begins after it, however long the pause.
+  return Math.max(down.untilMs, node.impairedMs + down.spanMs) >= checks.nowMs - 5;
 }
 
 function wasMissing(checks: Checks, { node, wish: { store }, arrivedMs }: SimClient): boolean {
