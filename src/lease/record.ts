@@ -38,7 +38,8 @@ export function onRecordRead(
       record: { at: "suspect", recorded, fromSeq },
     };
   }
-  const next = awaitClients(owe(state, owed === "grace", context, out), record, context);
+  const displaced = owed === "grace" || (record === null && isUnexplained(state, context));
+  const next = awaitClients(owe(state, displaced, context, out), record, context);
   const seq = next.seq + 1;
   out.push({
     type: "put_tenure",
@@ -60,6 +61,15 @@ export function onRenewed(state: Ours, seq: number, out: LeaseOutput[]): Ours {
   if (record.at !== "suspect" || seq < record.fromSeq) return state;
   out.push({ type: "stale", epoch, recorded: record.recorded });
   return { ...state, releaseReason: STALE };
+}
+
+/**
+ * No record at all: a clean first start, unless somebody was seen to hold the store, or the buckets
+ * were lost with their records a moment ago.
+ */
+function isUnexplained(state: Ours, context: LeaseContext): boolean {
+  return context.rules.stranger &&
+    (state.seen || state.acquiredAtMs < (context.remadeUntilMs ?? 0));
 }
 
 function isOurs(incarnation: string, state: Ours, context: LeaseContext): boolean {
