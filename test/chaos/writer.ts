@@ -8,7 +8,12 @@
  */
 import { closeSync, openSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { AgentError, AgentUnreachable, openConnection, type Connection } from "../../src/client/mod.ts";
+import {
+  AgentError,
+  AgentUnreachable,
+  type Connection,
+  openConnection,
+} from "../../src/client/mod.ts";
 import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { HistoryFile } from "./history.ts";
 import { Random } from "./random.ts";

@@ -281,12 +281,16 @@ class FaultSet {
     const forMs = random.between(0, plan.ttlMs / 2);
     node.ask((agent) => {
       trace.add(node.label, `steps down from ${all ? "every store" : store}`);
-      for (const each of all ? plan.stores : [store]) {
-        // The drain itself may take its time; `forMs` begins when the store was given up.
-        const untilMs = scheduler.nowMs + node.clock.perfectSpan(plan.drainMs + forMs);
-        node.steppedDownMs.set(each, Math.max(node.steppedDownMs.get(each) ?? 0, untilMs));
-      }
-      agent.stepdown(all ? null : store, forMs, () => {});
+      const stores = all ? plan.stores : [store];
+      for (const each of stores) node.stepdowns.set(each, (node.stepdowns.get(each) ?? 0) + 1);
+      agent.stepdown(all ? null : store, forMs, () => {
+        // `forMs` begins now that the store was given up, or could not be in time.
+        const untilMs = scheduler.nowMs + node.clock.perfectSpan(forMs);
+        for (const each of stores) {
+          node.stepdowns.set(each, node.stepdowns.get(each)! - 1);
+          node.steppedDownMs.set(each, Math.max(node.steppedDownMs.get(each) ?? 0, untilMs));
+        }
+      });
     });
   }
 

@@ -101,7 +101,7 @@ function checkGrace(checks: Checks, client: SimClient, refusal: Refusal): string
   // Decided when a tenure was recorded, or when an open one was read and the writing failed.
   const readMs = client.run?.coordinator.readOpenMs.get(store) ?? -Infinity;
   const owedMs = Math.max(owners.owedMs.get(store) ?? -Infinity, readMs);
-  const owed = owedMs >= nowMs - 2.2 * graceMs - 5_000 || node.sawOlderMs.has(store) ||
+  const owed = owedMs >= nowMs - 2.2 * longestMs - 5_000 || node.sawOlderMs.has(store) ||
     client.run!.memory.owed.has(store);
   return owed ? null : "but nobody was displaced";
 }
@@ -116,7 +116,7 @@ function isBusyTrue(checks: Checks, client: SimClient): boolean {
 }
 
 function isDrainingTrue(checks: Checks, { node, run, wish: { store } }: SimClient): boolean {
-  if (run?.agent.state === "draining") return true;
+  if (run?.agent.state === "draining" || (node.stepdowns.get(store) ?? 0) > 0) return true;
   return (node.steppedDownMs.get(store) ?? -Infinity) >= checks.nowMs - 5;
 }
 
