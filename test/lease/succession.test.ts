@@ -110,6 +110,19 @@ test("handle() waits for its clients' deadlines though the grace is shorter", ()
   expect(h.store.lease.graceUntilMs).toBe(h.nowMs + h.context.timing.ttlMs);
 });
 
+test("handle() claims an entry anew when a claim on it had no answer", () => {
+  const h = new Harness();
+  h.graceMs = 0;
+  h.inheritances.set("i-dead", { clientsGone: false });
+  h.handle({ type: "tick" });
+  h.put(CONFLICT);
+  h.read(ok(entryOf("alpha", "i-dead", 40)));
+  h.put(UNKNOWN);
+  h.pass(1_000);
+  // Not a create at the dead one's revision: that would displace it without being its heir.
+  expect(h.requests).toMatchObject([{ type: "put_entry", expect: 0 }]);
+});
+
 test.each([[true], [false]])(
   "handle() is the heir though its adoption's acknowledgement was missed; clients gone: %p",
   (clientsGone) => {

@@ -98,6 +98,8 @@ class FaultSet {
     for (const node of nodes) {
       node.onWrite = null;
       for (const client of [...node.clients]) client.vanish();
+      // Whoever is about to end takes his time, and his leases with him.
+      if (node.run?.agent.state === "draining") node.kill();
       if (node.run === null) node.start();
     }
     older?.stop();
