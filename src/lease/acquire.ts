@@ -154,7 +154,8 @@ export function stepAcquiring(
     out.push({ type: "unreachable", reason: outcome.reason });
     return idle(state, {
       retryAtMs: nowMs + context.timing.retryMs,
-      expect: state.expect,
+      // What was expected of an entry is not what a create expects: the claim is made anew.
+      expect: state.claim === "create" ? state.expect : 0,
       puzzles: state.puzzles,
       puzzledAtMs: state.puzzledAtMs,
     });
