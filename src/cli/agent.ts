@@ -10,7 +10,12 @@ import { refusalText } from "./refusal.ts";
 
 /** The socket that a command means. */
 export function socketOf(options: { readonly socket?: string }): string {
-  return options.socket ?? defaultSocketPath(process.env, process.getuid!());
+  if (options.socket !== undefined) return options.socket;
+  try {
+    return defaultSocketPath(process.env, process.getuid!());
+  } catch (error) {
+    throw usage(`${(error as Error).message}.`);
+  }
 }
 
 /**

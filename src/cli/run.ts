@@ -81,5 +81,5 @@ Signals:
 Exit statuses:
   0   stopped cleanly
   64  used wrongly: neither or both of --nats and --standalone, a wrong value
-  69  the socket or the state directory cannot be used, or another agent uses them
+  73  the socket or the state directory cannot be used, or another agent uses them
   78  the bucket or the server contradicts the flags (its TTL, a version with known faults)`;

@@ -88,10 +88,12 @@ async function run(options: RunOptions, log: Log): Promise<number> {
     return await lifetime.run();
   } finally {
     process.off("SIGHUP", onHangUp);
+    // First of all: the connections that end below end their grants, and a lease whose grant did not
+    // finish must not be released for that, but age out.
+    await parts.backend.stop();
     await parts.surface.stop();
     await monitoring?.stop();
     parts.agent.close();
-    await parts.backend.stop();
     parts.observer.close();
     state.close();
     lifetime.close();

@@ -156,6 +156,12 @@ export function onDrain(m: Moment, reason: string, forMs: number): void {
   resolve(m);
 }
 
+/** A store that was drained may be given up by now, released or otherwise gone. */
+export function noticeGivenUp(m: Moment): void {
+  const { phase } = m.store.lease;
+  if (phase === "idle" || phase === "foreign") beginHoldOff(m);
+}
+
 /** The store was given up, or cannot be in time. */
 export function beginHoldOff(m: Moment): void {
   const { blocked } = m.store;

@@ -38,7 +38,7 @@ export function onRecordRead(
       record: { at: "suspect", recorded, fromSeq },
     };
   }
-  const next = owe(state, owed === "grace", context, out);
+  const next = awaitClients(owe(state, owed === "grace", context, out), record, context);
   const seq = next.seq + 1;
   out.push({
     type: "put_tenure",
@@ -79,33 +79,47 @@ function owe(
   if (!rules.grace) return state;
   const fullMs = state.acquiredAtMs + context.timing.graceMs;
   const owes = displaced || (state.stranger && rules.stranger);
-  // What is carried over can never exceed a whole grace from here.
   const earlierMs = state.awaited?.owedUntilMs ?? state.graceUntilMs;
-  const carriedMs = rules.graceCarried ? Math.min(earlierMs, fullMs) : 0;
+  const carriedMs = rules.graceCarried ? carried(earlierMs, state, context) : 0;
   const graceUntilMs = owes ? fullMs : carriedMs;
   if (graceUntilMs > state.acquiredAtMs) {
     out.push({ type: "remember_grace", untilMs: graceUntilMs });
   }
-  return awaitClients({ ...state, graceUntilMs }, context);
+  return { ...state, graceUntilMs, awaited: null };
+}
+
+/** Of a grace that was owed before, what is owed still: a whole one where nobody knows how much. */
+function carried(untilMs: number, { acquiredAtMs }: Ours, context: LeaseContext): number {
+  if (untilMs === Infinity) return acquiredAtMs + context.timing.graceMs;
+  return Math.min(untilMs, acquiredAtMs + longestMs(context));
 }
 
 /**
- * Has the grace last while clients of the incarnation whose entry was adopted may write: a whole one,
- * and in any case until their deadlines, which adopting the entry did not shorten. It is not
- * remembered: the journal that tells of these clients is.
+ * Has the grace last while clients of an earlier incarnation may write: a whole one, and in any case
+ * until their deadlines, which taking its entry over did not shorten. Also where the answer to that
+ * was missed, and what is found is our own entry over its record. It is not remembered: the journal
+ * that tells of these clients is.
  */
-function awaitClients(state: Ours, { timing }: LeaseContext): Ours {
-  if (state.claim !== "inherited_owing" || state.heirOf === null) return state;
-  const untilMs = state.acquiredAtMs + Math.max(timing.graceMs, timing.ttlMs);
+function awaitClients(state: Ours, record: TenureRecord | null, context: LeaseContext): Ours {
+  if (state.claim === "create") return state;
+  const heirOf = state.heirOf ?? record?.incarnation ?? null;
+  if (heirOf === null || context.inherits(heirOf)?.clientsGone !== false) return state;
+  const untilMs = state.acquiredAtMs + longestMs(context);
   return {
     ...state,
+    heirOf,
     graceUntilMs: Math.max(state.graceUntilMs, untilMs),
     awaited: {
-      incarnation: state.heirOf,
+      incarnation: heirOf,
       lookAtMs: state.acquiredAtMs,
       owedUntilMs: state.graceUntilMs,
     },
   };
+}
+
+/** The longest that a store can be owed anything from its acquisition on. */
+function longestMs({ timing }: LeaseContext): number {
+  return Math.max(timing.graceMs, timing.ttlMs);
 }
 
 /** Our record was written, or was not. */

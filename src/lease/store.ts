@@ -14,7 +14,7 @@ import { Grants } from "./grants.ts";
 import { isOpen } from "./keep.ts";
 import { Locks } from "./locks.ts";
 import * as queue from "./queue.ts";
-import { beginHoldOff, onAsk, onDrain, onEnd, onUnreachable, stepLease, sweep } from "./notes.ts";
+import * as notes from "./notes.ts";
 import type { LeaseContext, LeaseState } from "./state.ts";
 import { wakeAtMs } from "./step.ts";
 import type { StoreEffect, StoreEvent } from "./store_events.ts";
@@ -161,9 +161,7 @@ export class Store {
     this.#noticeChange(m, wasOpen);
     queue.advance(m);
     this.#maintain(m);
-    // Given up in this very step, perhaps: the hold-off counts from now.
-    const { phase } = this.#state.lease;
-    if (phase === "idle" || phase === "foreign") beginHoldOff(m);
+    notes.noticeGivenUp(m);
     this.#arm(m);
     return m.out;
   }
@@ -175,7 +173,7 @@ export class Store {
       nowMs,
       context,
       out: [],
-      stepLease: (event) => stepLease(m, event),
+      stepLease: (event) => notes.stepLease(m, event),
     };
     return m;
   }
@@ -184,19 +182,19 @@ export class Store {
     switch (event.type) {
       case "tick":
         if (m.nowMs >= this.#armedMs) this.#armedMs = Infinity;
-        return sweep(m);
+        return notes.sweep(m);
       case "connected":
         return;
       case "disconnected":
-        return onUnreachable(m, m.context.downReason ?? "not connected");
+        return notes.onUnreachable(m, m.context.downReason ?? "not connected");
       case "guard":
         return queue.arrive(m, event.guard);
       case "end":
-        return onEnd(m, event.id, event.gone);
+        return notes.onEnd(m, event.id, event.gone);
       case "verify":
         return granted.onVerify(m, event.id, event.grantId);
       case "ask":
-        return onAsk(m, event.id, this.held(m.nowMs, m.context));
+        return notes.onAsk(m, event.id, this.held(m.nowMs, m.context));
       case "locked":
         return commit.onLocked(m, event.lockId, event.epoch);
       case "lock_failed":
@@ -206,9 +204,9 @@ export class Store {
       case "fence_written":
         return commit.onFenceWritten(m, event.guardId, event.error);
       case "drain":
-        return onDrain(m, event.reason, event.forMs);
+        return notes.onDrain(m, event.reason, event.forMs);
       case "drain_over":
-        return beginHoldOff(m);
+        return notes.beginHoldOff(m);
     }
   }
 
@@ -219,7 +217,7 @@ export class Store {
     if (!open) return queue.waitForCoordinator(m);
     commit.resumeLocked(m);
     queue.advance(m);
-    sweep(m);
+    notes.sweep(m);
   }
 
   #wanted(nowMs: number, context: LeaseContext): boolean {

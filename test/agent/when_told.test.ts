@@ -50,6 +50,7 @@ async function agentWith(time: LateTime, reader: Reader): Promise<Agent> {
     graces: new Map(),
     problem: null,
     clientsGone: () => true,
+    lingerUntilMs: () => 0,
     rememberGrace: () => null,
     forgetGrace: () => null,
     forgetStranger: () => null,

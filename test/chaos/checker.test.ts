@@ -201,6 +201,11 @@ describe("check()", () => {
         written(10_601, 4, { id: "b/2#1", node: "b", epoch: 20, seq: 1 }),
       ].sort((a, b) => a.t - b.t) as Event[]],
     [
+      "a node is granted without a grace after one that did not let go",
+      "grace",
+      () => alter("grant", "b/1#3", { t: 5_400 }),
+    ],
+    [
       "a store is not granted again in time",
       "stuck",
       () => doctored((event) => "id" in event && event.t > 9_000 ? null : event),

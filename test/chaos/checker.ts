@@ -5,13 +5,14 @@
  * It knows the history alone, so that a saved one can be checked again, by a newer checker too.
  * @module
  */
+import { checkGraces } from "./graces.ts";
 import type { Event, EventOf } from "./history.ts";
 import { checkRefusals } from "./refusals.ts";
 import { type Attempt, attemptsOf } from "./sections.ts";
 
 /** Something that must not be. */
 export interface Violation {
-  readonly rule: "overlap" | "epoch" | "write" | "refusal" | "stuck" | "history";
+  readonly rule: "overlap" | "epoch" | "write" | "grace" | "refusal" | "stuck" | "history";
   readonly t: number;
   readonly message: string;
 }
@@ -49,13 +50,14 @@ export function check(events: readonly Event[]): Verdict {
   const violations = [
     ...overlaps,
     ...checkLogs(events, attempts),
+    ...checkGraces(events, attempts, setup),
     ...checkRefusals(events, attempts, setup),
     ...stuck,
   ].sort((a, b) => a.t - b.t);
   return {
     grants: attempts.filter(({ grant }) => grant !== null).length,
     writes: events.filter(({ kind }) => kind === "written").length,
-    // Epochs that go back, and writes under no grant, are overlaps that a log proves.
+    // Epochs that go back, writes under no grant, and graces cut short are overlaps, or their chance.
     overlaps: violations.filter(({ rule }) => rule !== "stuck" && rule !== "refusal").length,
     stuck: stuck.length,
     violations,

@@ -21,6 +21,15 @@ const EARLY_MS = 20;
 /** Faults after which an agent rightly says that it gives its leases up. */
 const DRAINS = ["stop agent", "step down", "upgrade agent"];
 
+/** Faults after which an agent finds grants of its earlier life. */
+const RESTARTS = [
+  "kill agent",
+  "kill and restart agent",
+  "kill host",
+  "stop agent",
+  "upgrade agent",
+];
+
 /** Faults after which an entry names a node that did not write it. */
 const FORGERIES = ["overwrite entry", "replace entry"];
 
@@ -87,7 +96,7 @@ function wrongRefusal(
     case "not_holder":
       return wrongHolder(refused, disturbed, evidence);
     case "grace":
-      return wrongGrace(fromMs, refused, evidence);
+      return wrongGrace(fromMs, refused, disturbed, evidence);
     case "busy":
       return somebodyElse(attempt, refused, evidence)
         ? null
@@ -155,11 +164,17 @@ function wrongHolder(
 function wrongGrace(
   askedMs: number,
   { retryAfterMs, node, store }: EventOf<"refused">,
+  disturbed: readonly FaultSpan[],
   { setup, attempts }: Evidence,
 ): string | null {
   if (!(retryAfterMs! > 0 && retryAfterMs! <= setup.graceMs)) {
     return `grace on ${node} with ${retryAfterMs} ms to wait, of at most ${setup.graceMs}`;
   }
+  // An agent that was restarted waits for what it had granted before, which may end sooner.
+  const restarted = disturbed.some(({ name, targets }) =>
+    RESTARTS.includes(name) && targets.includes(node)
+  );
+  if (restarted) return null;
   const early = attempts.find(({ grant }) =>
     grant?.node === node && grant.store === store && grant.t > askedMs &&
     // Counted from the question: the answer was on its way for a while.

@@ -173,7 +173,30 @@ test(
   TEST_MS,
 );
 
-describe("renewals that fail (kubernetes#82960, vault#2319)", () => {
+test(
+  "a lease whose grant did not finish in a drain ages out, and owes the next holder a grace (kubernetes#139991)",
+  async () => {
+    await using server = await NatsServer.start();
+    const flags = [...TTL_FLAGS, "--drain", "100ms"];
+    await using leaving = await RealAgent.start({ node: "leaving", nats: server.url, flags });
+    await using staying = await RealAgent.start({ node: "staying", nats: server.url, flags });
+    for (const agent of [leaving, staying]) agent.makeStore("one");
+    await (await leaving.client()).call("guard", { store: "one" });
+    const client = await staying.client();
+    const waiting = client.call("guard", { store: "one", wait_ms: 30_000, wait_lease: true });
+    await staying.logged("foreign", { store: "one" });
+    expect(await leaving.end("SIGTERM")).toBe(0);
+    expect(leaving.log().find(({ event }) => event === "drained")?.remaining).toBe(1);
+    const { tenures } = await client.call("history", { store: "one" });
+    expect(tenures[0]).toMatchObject({ node: "leaving" });
+    expect(tenures[0].released_at).toBeUndefined();
+    await waiting;
+    expect(await staying.logged("grace", { store: "one" })).toBeDefined();
+  },
+  TEST_MS,
+);
+
+describe.concurrent("renewals that fail (kubernetes#82960, vault#2319)", () => {
   test("--check fails while the connection is up and writes are refused", async () => {
     const users = (deny: string) =>
       `authorization { users: [{ user: agent, password: pw, permissions: { publish: { allow: ">", ` +
@@ -285,7 +308,7 @@ test("every node can tell who holds a store, or that it is free (litefs#76)", as
   });
 }, TEST_MS);
 
-describe("renewal after a single failure (iceberg#2034)", () => {
+describe.concurrent("renewal after a single failure (iceberg#2034)", () => {
   test.each<[string, (server: NatsServer, admin: Admin) => Promise<void> | void]>([
     ["a server that hangs for a moment", async (server) => {
       server.freeze();

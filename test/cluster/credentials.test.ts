@@ -49,7 +49,7 @@ async function guardsOnlyWith(server: NatsServer, flags: string[], scheme = "nat
   expect((await runClient(without, ["--check"])).status).toBe(1);
 }
 
-describe("an agent guards with", () => {
+describe.concurrent("an agent guards with", () => {
   test("user and password", async () => {
     await using server = await NatsServer.start({
       config: "authorization { users: [{ user: agent, password: secret }] }",

@@ -50,7 +50,7 @@ function between(agent: RealAgent, from: string, to: string): number {
   return at(to) - at(from);
 }
 
-describe("an agent and an older program", () => {
+describe.concurrent("an agent and an older program", () => {
   test("the older program respects an agent's hold while it is renewed", async () => {
     const { agent, older } = fleet();
     await using alpha = await agent("alpha");

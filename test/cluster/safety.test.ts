@@ -121,7 +121,7 @@ async function recovers(agent: RealAgent): Promise<void> {
   expect(check.status).toBe(0);
 }
 
-describe("server versions", () => {
+describe.concurrent("server versions", () => {
   test(
     "nats-server 2.9.10 ends the agent with 78 before READY, naming version and fault",
     async () => {
@@ -151,7 +151,7 @@ describe("server versions", () => {
   }, TEST_MS);
 });
 
-describe("the bucket", () => {
+describe.concurrent("the bucket", () => {
   test("another TTL than --ttl ends the agent with 78, naming both", async () => {
     await using server = await NatsServer.start();
     await makeBucket(server.url, {});
@@ -248,7 +248,7 @@ describe("the bucket", () => {
   }, TEST_MS);
 });
 
-describe("a coordinator that cannot be used now", () => {
+describe.concurrent("a coordinator that cannot be used now", () => {
   test("JetStream disabled", async () => {
     await using server = await NatsServer.start({ jetstream: false });
     await using agent = await RealAgent.start({ node: "alpha", nats: server.url });

@@ -69,7 +69,7 @@ export class SimCoordinator implements Coordinator {
     const author = this.#author;
     this.#call<number>({ type: "put", store, author, expect, entry }, (outcome) => {
       // An answer to an older write than one that was answered says nothing new.
-      const isNewest = sentMs >= (this.proofs.get(store)?.sentMs ?? -Infinity);
+      const isNewest = sentMs > (this.proofs.get(store)?.sentMs ?? -Infinity);
       if (outcome.kind === "ok") this.proofs.set(store, { sentMs, revision: outcome.value });
       if (outcome.kind !== "unknown" && isNewest) {
         this.refused.set(store, outcome.kind === "conflict");

@@ -223,14 +223,21 @@ class FaultSet {
   }
 
   #pause(node: SimNode, awaitWrite: boolean): void {
+    if (node.paused || node.run === null) return;
+    // The worst moment is while an acknowledgement is on its way, the worst length about a TTL.
+    const { random, plan } = this.#world;
+    const lengthMs = awaitWrite ? random.between(0.7, 1.5) * plan.ttlMs : this.#length();
+    if (awaitWrite) return void (node.onWrite = () => this.#pauseFor(node, lengthMs));
+    this.#pauseFor(node, lengthMs);
+  }
+
+  #pauseFor(node: SimNode, lengthMs: number): void {
     const { trace } = this.#world;
     if (node.paused || node.run === null) return;
-    // The worst moment is while an acknowledgement is on its way.
-    if (awaitWrite) return void (node.onWrite = () => this.#pause(node, false));
     trace.add(node.label, "is paused");
     node.pause();
     const { run } = node;
-    this.#for(this.#length(), () => {
+    this.#for(lengthMs, () => {
       if (node.run !== run || !node.paused) return;
       trace.add(node.label, "is resumed");
       node.resume();
@@ -276,8 +283,10 @@ class FaultSet {
       trace.add(node.label, `steps down from ${all ? "every store" : store}`);
       for (const each of all ? plan.stores : [store]) {
         // The drain itself may take its time; `forMs` begins when the store was given up.
-        const untilMs = scheduler.nowMs + node.clock.perfectSpan(plan.drainMs + forMs);
-        node.steppedDownMs.set(each, Math.max(node.steppedDownMs.get(each) ?? 0, untilMs));
+        const spanMs = node.clock.perfectSpan(plan.drainMs + forMs);
+        const before = node.steppedDown.get(each);
+        const untilMs = Math.max(before?.untilMs ?? 0, scheduler.nowMs + spanMs);
+        node.steppedDown.set(each, { untilMs, spanMs: Math.max(before?.spanMs ?? 0, spanMs) });
       }
       agent.stepdown(all ? null : store, forMs, () => {});
     });

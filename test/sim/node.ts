@@ -49,7 +49,7 @@ export class SimNode {
   /** By store: when an entry of a program without headers was last read here, state kept since. */
   readonly sawOlderMs = new Map<string, number>();
   /** By store: until when it was stepped down from. */
-  readonly steppedDownMs = new Map<string, number>();
+  readonly steppedDown = new Map<string, { untilMs: number; spanMs: number }>();
   readonly clients = new Set<SimClient>();
   /** Processes of this host that run. */
   readonly alive = new Set<number>();
@@ -215,7 +215,8 @@ export class SimNode {
     const { world } = this;
     return {
       note: (store, note) => {
-        if (!world.trace.on || note.type === "proven") return;
+        if (note.type === "proven") return world.checks.proven(this, store);
+        if (!world.trace.on) return;
         world.trace.add(this.label, `${store}: ${describeNote(note)}`);
       },
       guarded: () => {},

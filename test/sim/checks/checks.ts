@@ -10,6 +10,7 @@
  * | `recorded` | a tenure's record was acknowledged before its first grant |
  * | `commit` | an acknowledged write that was sent after lock and fence precedes each grant |
  * | `reachable` | the coordinator carried something out for the agent since the guard arrived |
+ * | `late` | an acknowledgement that comes after its own deadline proves nothing |
  * | `held` | `held` is true on one node at most, beside no grant of another, not after a conflict |
  * | `belief` | nobody believes to hold what another gets, unless his entry was taken from him |
  * | `owner` | nobody's entry is replaced or deleted but by its holder |
@@ -161,6 +162,11 @@ export class Checks implements ServerWatcher {
 
   deadline(client: SimClient, change: string, told: { token: string; deadlineMs: number }): void {
     this.tokens.deadline(client, change, told);
+  }
+
+  /** The agent takes an acknowledgement for a proof of its hold. */
+  proven(node: SimNode, store: string): void {
+    this.held.proven(node, store);
   }
 
   saidHeld(node: SimNode, store: string): void {

@@ -2,6 +2,7 @@
  * Checkers of `held`.
  * @module
  */
+import { deadlineMs } from "../../../src/lease/timing.ts";
 import type { SimNode } from "../node.ts";
 import { short } from "../trace.ts";
 import type { Checks } from "./checks.ts";
@@ -26,6 +27,18 @@ export class HeldChecks {
     if (!this.#isHeld(node, store)) {
       this.#checks.fail("held", `${node.label} said it held ${store}, but does not`);
     }
+  }
+
+  /** What came after its own deadline proves nothing. */
+  proven(node: SimNode, store: string): void {
+    const known = node.run?.agent.inspect(store) ?? null;
+    if (known?.store.lease.phase !== "ours") return;
+    const overMs = node.clock.bootMs() -
+      deadlineMs(known.store.lease.provenAtMs, known.context.timing);
+    if (overMs < 0) return;
+    const message = `${node.label} takes an acknowledgement for a proof of ${store} ` +
+      `${Math.round(overMs)} ms after its deadline`;
+    this.#checks.fail("late", message);
   }
 
   #isHeld(node: SimNode, store: string): boolean {

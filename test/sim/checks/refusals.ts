@@ -90,19 +90,18 @@ function checkHolder(checks: Checks, client: SimClient, holder: string): string 
 function checkGrace(checks: Checks, client: SimClient, refusal: Refusal): string | null {
   const { world, owners, nowMs } = checks;
   const { node, wish: { store } } = client;
-  const { graceMs, ttlMs } = world.plan;
   const lease = client.run?.agent.inspect(store)?.store.lease;
+  // Clients of an earlier agent of the host are waited for until their deadlines, grace or not.
+  const awaits = lease?.phase === "ours" && lease.awaited !== null;
+  const graceMs = Math.max(world.plan.graceMs, awaits ? world.plan.ttlMs : 0);
   // The tenure may be given up with the same breath; what it owes stays known.
   if (lease === undefined || lease.graceUntilMs <= node.clock.bootMs()) return "but it owes none";
-  // Clients of an agent that died here are waited for as long as they may write.
-  const awaits = lease.phase === "ours" && lease.awaited !== null;
-  const longestMs = awaits ? Math.max(graceMs, ttlMs) : graceMs;
-  if ((refusal.retryAfterMs ?? 0) > longestMs + 1) return "for longer than a grace";
+  if ((refusal.retryAfterMs ?? 0) > graceMs + 1) return "for longer than a grace";
   // Decided when a tenure was recorded, or when an open one was read and the writing failed.
   const readMs = client.run?.coordinator.readOpenMs.get(store) ?? -Infinity;
   const owedMs = Math.max(owners.owedMs.get(store) ?? -Infinity, readMs);
   const owed = owedMs >= nowMs - 2.2 * graceMs - 5_000 || node.sawOlderMs.has(store) ||
-    client.run!.memory.owed.has(store);
+    client.run!.memory.owed.has(store) || awaits;
   return owed ? null : "but nobody was displaced";
 }
 
@@ -117,7 +116,11 @@ function isBusyTrue(checks: Checks, client: SimClient): boolean {
 
 function isDrainingTrue(checks: Checks, { node, run, wish: { store } }: SimClient): boolean {
   if (run?.agent.state === "draining") return true;
-  return (node.steppedDownMs.get(store) ?? -Infinity) >= checks.nowMs - 5;
+  const down = node.steppedDown.get(store);
+  if (down === undefined) return false;
+  // A pause of the agent holds up the drain, and what begins after it.
+  const held = node.impairedMs <= down.untilMs ? node.impairedMs + down.spanMs : -Infinity;
+  return Math.max(down.untilMs, held) >= checks.nowMs - 5;
 }
 
 function wasMissing(checks: Checks, { node, wish: { store }, arrivedMs }: SimClient): boolean {
