@@ -80,8 +80,10 @@ function livingProcesses(): Process[] {
     const stat = readAll(`/proc/${pid}/stat`)?.toString("latin1");
     if (stat === undefined) continue;
     // The command, in parentheses, may itself hold parentheses: fields go on after the last.
-    const [state, parent, group] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    if (state === "Z" || state === "X") continue;
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    const [state, parent, group] = fields;
+    // A main thread that ended while others run shows as Z as well: that process still lives.
+    if (state === "X" || (state === "Z" && Number(fields[17]) <= 1)) continue;
     processes.push({ pid, parent: Number(parent), group: Number(group), marks: marksOf(pid) });
   }
   return processes;

@@ -55,7 +55,9 @@ test("guard() ends the whole group by the deadline when the agent dies (consul#2
   expect(pids.filter(isRunning)).toEqual([]);
   expect(bootTimeMs()).toBeLessThan(latestDeadlineMs + SLACK_MS);
   expect(result.stderr).toContain("the agent is gone");
-  expect(result.stderr).toContain("the lease on store went while sh ran");
+  expect(result.stderr).toContain(
+    "sh was ended, because the lease on store was about to run out (the agent is gone)",
+  );
 });
 
 test("guard() asks first: SIGTERM at deadline - kill-after, and exit 79 whatever the command says", async () => {
