@@ -4,7 +4,6 @@
  */
 import { constants } from "node:os";
 import { bootTimeMs } from "../../sys/boot_time.ts";
-import type { Cgroup } from "../../sys/cgroup.ts";
 import { signalGroup, signalProcess } from "../../sys/job.ts";
 import { ending, stepAt } from "./plan.ts";
 import type { Hold } from "./plan.ts";
@@ -54,7 +53,7 @@ export class Enforcer {
   }
 
   /** More is known of where the command's processes are. */
-  setPlace(place: { readonly group: number | null; readonly cgroup: Cgroup | null }): void {
+  setPlace(place: Pick<Target, "group" | "cgroup" | "lock">): void {
     this.#target = { ...this.#target, ...place };
   }
 

@@ -45,7 +45,16 @@ export async function guard(request: GuardRequest): Promise<number> {
   const watchdog = new WatchdogLink(mark);
   const grant = await ask(request, socket, command);
   const killAfterMs = request.killAfter ?? null;
-  return await new Wrapper({ command, grant, socket, mark, killAfterMs, signals, watchdog }).run();
+  return await new Wrapper({
+    command,
+    grant,
+    shared: request.shared ?? false,
+    socket,
+    mark,
+    killAfterMs,
+    signals,
+    watchdog,
+  }).run();
 }
 
 async function ask(

@@ -54,7 +54,7 @@ class Watchdog {
       this.#enforcer?.stop();
       return true;
     }
-    this.#enforcer ??= new Enforcer({ mark: state.mark, group: state.group, cgroup: null }, {
+    this.#enforcer ??= new Enforcer({ mark: state.mark, group: null, cgroup: null, lock: null }, {
       lateMs: AFTER_THE_WRAPPER_MS,
       reprieve: () => askAgent(this.#state!, this.#wrapper),
       onAct: (hold) => {
@@ -63,7 +63,7 @@ class Watchdog {
       },
     });
     const cgroup = state.cgroup === null ? null : Cgroup.at(state.cgroup);
-    this.#enforcer.setPlace({ group: state.group, cgroup });
+    this.#enforcer.setPlace({ group: state.group, cgroup, lock: state.lock });
     if (state.hold !== null) this.#enforcer.update(state.hold);
     return false;
   }

@@ -28,6 +28,7 @@ export class WatchdogLink {
       mark,
       group: null,
       cgroup: null,
+      lock: null,
       hold: null,
       grant: null,
       done: false,

@@ -2,6 +2,7 @@
  * What the wrapper tells its watchdog: the whole state, a line each time something changed.
  * @module
  */
+import type { LockMark } from "./lock_holders.ts";
 import type { Hold } from "./plan.ts";
 
 /** Everything the watchdog needs to end the command in the wrapper's stead. */
@@ -11,6 +12,8 @@ export interface WatchdogState {
   readonly group: number | null;
   /** The directory of the command's cgroup; null where it has none. */
   readonly cgroup: string | null;
+  /** As in `Target`. */
+  readonly lock: LockMark | null;
   /** Null before the grant. */
   readonly hold: Hold | null;
   /** How to prove that the grant lives on while the wrapper is stopped; null where it cannot be. */

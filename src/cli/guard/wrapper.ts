@@ -22,6 +22,8 @@ import { untilNobodyRuns } from "./last_member.ts";
 import { Job } from "./job.ts";
 import type { Ending } from "./job.ts";
 import type { LockedGrant } from "./locked_grant.ts";
+import { lockMark } from "./lock_holders.ts";
+import type { LockMark } from "./lock_holders.ts";
 import { killAfterMs, killTimeMs, renewed, stepAt } from "./plan.ts";
 import type { Hold } from "./plan.ts";
 import type { Signals } from "./signals.ts";
@@ -37,6 +39,8 @@ const VERIFY_WITHIN_MS = 500;
 export interface WrapperOptions {
   readonly command: GuardedCommand;
   readonly grant: LockedGrant;
+  /** Whether the lock is not the command's alone. */
+  readonly shared: boolean;
   readonly socket: string;
   readonly mark: string;
   /** As wished for by `--kill-after`; null for the default. */
@@ -67,7 +71,7 @@ export class Wrapper {
     this.#cgroup = Cgroup.make(mark);
     this.#connection = grant.connection;
     const parent = { pid: process.pid, except: options.watchdog.pids };
-    this.#enforcer = new Enforcer({ mark, group: null, cgroup: null, parent }, {
+    this.#enforcer = new Enforcer({ mark, group: null, cgroup: null, lock: null, parent }, {
       onAct: (hold) => this.#onAct(hold),
     });
     options.watchdog.onEnding((hold) => this.#enforcer.update(hold));
@@ -87,16 +91,16 @@ export class Wrapper {
     watchdog.tell({ hold: this.#hold, grant: grantedTo, cgroup: this.#cgroup?.path ?? null });
     // Orphans of the command become our children: so none gets out of sight.
     setChildSubreaper(true);
-    const group = await this.#start();
+    const { group, lock } = await this.#start();
     const cgroup = this.#cgroup;
-    watchdog.tell({ group, cgroup: cgroup?.path ?? null });
+    watchdog.tell({ group, lock, cgroup: cgroup?.path ?? null });
     const job = new Job(group, {
       onSuspend: () => this.#onSuspend(),
       onResume: () => void this.#onResume(),
       onChildren: () => reapOrphans(new Set([group, ...watchdog.pids])),
     });
     signals.forwardTo((signal) => job.forward(signal));
-    this.#enforcer.setPlace({ group, cgroup });
+    this.#enforcer.setPlace({ group, cgroup, lock });
     this.#connection.onNotification((notification) => this.#onNotification(notification));
     for (const notification of grant.early) this.#onNotification(notification);
     this.#connection.closed.then((why) => why !== null && this.#onAgentGone());
@@ -104,8 +108,8 @@ export class Wrapper {
     return await this.#finish(await job.ended);
   }
 
-  async #start(): Promise<number> {
-    const { command, grant, socket, mark, watchdog } = this.#options;
+  async #start(): Promise<{ group: number; lock: LockMark | null }> {
+    const { command, grant, shared, socket, mark, watchdog } = this.#options;
     const { result, lockFd } = grant;
     const as = freeDescriptor();
     const variables = {
@@ -120,11 +124,9 @@ export class Wrapper {
     try {
       const env = guardedEnvironment(variables, mark);
       const pass = lockFd === null ? null : { fd: lockFd, as };
-      const start = () => startJob({ ...command, env, pass });
-      if (this.#cgroup === null) return start();
-      const { result: group, inside } = this.#cgroup.around(start);
-      if (!inside) this.#cgroup = null;
-      return group;
+      const group = this.#startInside(() => startJob({ ...command, env, pass }));
+      const isOurs = lockFd !== null && !shared;
+      return { group, lock: isOurs ? lockMark(lockFd, group, grant.agentPid) : null };
     } catch (error) {
       this.#cgroup?.remove();
       watchdog.dismiss();
@@ -138,6 +140,13 @@ export class Wrapper {
       // own end, when it is somebody else's turn already.
       if (lockFd !== null) closeSync(lockFd);
     }
+  }
+
+  #startInside(start: () => number): number {
+    if (this.#cgroup === null) return start();
+    const { result, inside } = this.#cgroup.around(start);
+    if (!inside) this.#cgroup = null;
+    return result;
   }
 
   #onNotification(notification: Notification): void {
