@@ -65,7 +65,8 @@ COMMAND's environment:
   ZIT_LEASE_TOKEN                   for \`agent verify\`, right before a write becomes visible
   ZIT_LEASE_LOCK_FD                 the descriptor that holds the lock; leave it open
   ZIT_LEASE_GUARDS                  marks by which a guard finds its processes
-  ZIT_LEASE_UNGUARDED               with --unguarded only: the reason, and none of the others
+  ZIT_LEASE_UNGUARDED               why it runs unguarded: with --unguarded, and none of the others;
+                                    under a standalone agent, and all of the others
   ZIT_AGENT_SOCKET                  the agent's socket
 
 Examples:

@@ -91,15 +91,17 @@ export class Wrapper {
     watchdog.tell({ hold: this.#hold, grant: grantedTo, cgroup: this.#cgroup?.path ?? null });
     // Orphans of the command become our children: so none gets out of sight.
     setChildSubreaper(true);
+    let job: Job | null = null;
+    // Before there is one: the first thing it does may be to have us signalled.
+    signals.forwardTo((signal) => job?.forward(signal));
     const { group, lock } = await this.#start();
     const cgroup = this.#cgroup;
     watchdog.tell({ group, lock, cgroup: cgroup?.path ?? null });
-    const job = new Job(group, {
+    job = new Job(group, {
       onSuspend: () => this.#onSuspend(),
       onResume: () => void this.#onResume(),
       onChildren: () => reapOrphans(new Set([group, ...watchdog.pids])),
     });
-    signals.forwardTo((signal) => job.forward(signal));
     this.#enforcer.setPlace({ group, cgroup, lock });
     this.#connection.onNotification((notification) => this.#onNotification(notification));
     for (const notification of grant.early) this.#onNotification(notification);
@@ -118,6 +120,7 @@ export class Wrapper {
       ZIT_LEASE_TOKEN: result.token,
       ZIT_LEASE_NODE: result.node,
       ...(lockFd === null ? {} : { ZIT_LEASE_LOCK_FD: String(as) }),
+      ...(result.unguarded === null ? {} : { ZIT_LEASE_UNGUARDED: result.unguarded }),
       ZIT_AGENT_SOCKET: socket,
     };
     restoreDescriptorLimit();
