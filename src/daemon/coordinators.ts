@@ -62,7 +62,7 @@ export function startBackend(options: BackendOptions, events: BackendEvents): Ba
   const { coordinator } = options.run;
   return coordinator.kind === "nats"
     ? startNats(options, coordinator, events)
-    : startStandalone(options, events);
+    : startStandalone(options, coordinator.reason, events);
 }
 
 function startNats(
@@ -151,13 +151,17 @@ function natsListener(
   };
 }
 
+const NO_COORDINATOR = "standalone: no coordinator keeps other hosts from writing";
+
 function startStandalone(
   { run, incarnation, lockPath }: BackendOptions,
+  reason: string,
   { agent, onReached }: BackendEvents,
 ): Backend {
   const { node, address } = run;
   const epochOnDisk = (store: string) => readEpoch(lockPath(store));
   queueMicrotask(() => {
+    agent().setProblem(null);
     agent().setTtl(run.ttlMs ?? DEFAULT_TTL_MS);
     agent().setConnected(true);
     onReached();
@@ -165,7 +169,8 @@ function startStandalone(
   return {
     coordinator: new StandaloneCoordinator({ node, incarnation, address, epochOnDisk }),
     facts: () => ({ connected: true, server: null, version: null, rtt_ms: null }),
-    warnings: () => [],
+    // Loud: whoever looks sees that nothing keeps other hosts from writing.
+    warnings: () => [{ check: "unguarded", message: `unguarded: ${reason} (${NO_COORDINATOR})` }],
     aheadMs: () => null,
     reload: () => Promise.resolve(),
     stop: () => Promise.resolve(),

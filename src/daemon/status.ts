@@ -35,6 +35,7 @@ export function statusOf(sources: StatusSources): StatusResult {
   const clock = clockOf(sources.aheadMs());
   const well = {
     ...WELL,
+    ...standalone === null ? {} : { coordinator: "none: standalone", bucket: "none: standalone" },
     server_version: versionOf(sources, warnings),
     clock: clock.message,
   };
@@ -110,11 +111,7 @@ function cgroupCheck(): Check {
 /** The checks that are looked at only when somebody asks. */
 function updateChecks({ agent, memory, lockPath }: StatusSources): void {
   const { health } = agent;
-  const { problem } = memory;
-  health.report(
-    "state_dir",
-    problem && `the state directory is behind: ${problem}; free space or restore its mode`,
-  );
+  health.report("state_dir", memory.problem);
   health.report("lock_path", lockPathProblem(lockPath));
   const lateAfterMs = (agent.timing?.ttlMs ?? Infinity) / 3;
   health.report("renewals", renewalsProblem(agent, lateAfterMs));

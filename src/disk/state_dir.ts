@@ -19,7 +19,7 @@ import { bootTimeMs } from "../sys/boot_time.ts";
 import { bootId, machineId } from "../sys/proc.ts";
 import { GrantJournal } from "./grant_journal.ts";
 import { LogMap } from "./log_map.ts";
-import { occupy, unusable } from "./state_lock.ts";
+import { type DirectoryLock, occupy, unusable } from "./state_lock.ts";
 
 export { type JournaledGrant } from "./grant_journal.ts";
 export { StateDirError } from "./state_lock.ts";
@@ -71,15 +71,21 @@ export class StateDir {
   readonly #strangers: LogMap<string>;
   readonly #graces: LogMap<number>;
   readonly #held: readonly Log[];
+  readonly #lock: DirectoryLock;
   readonly #strangerSet: Set<string>;
 
   /** Pushes what it opens onto `held`, for whoever has to close it if the rest cannot be opened. */
-  private constructor(path: string, options: StateDirOptions, held: Log[]) {
+  private constructor(
+    path: string,
+    options: StateDirOptions & { readonly lock: DirectoryLock },
+    held: Log[],
+  ) {
     const keep = <T extends Log>(log: T): T => (held.push(log), log);
     const { incarnation, node, boot = bootId(), machine = machineId() } = options;
     this.path = path;
     this.#boot = boot;
     this.#held = held;
+    this.#lock = options.lock;
     const file = <V>(name: string, decode: (value: unknown) => V | null, limit?: number) =>
       keep(LogMap.open(join(path, name), { boot, durable: true, decode, limit }));
     this.journal = keep(new GrantJournal(join(path, "grants"), { boot }));
@@ -110,19 +116,31 @@ export class StateDir {
    */
   static open(directory: string, options: StateDirOptions): StateDir {
     const path = resolve(directory);
-    const leave = occupy(path, options);
-    const held: Log[] = [{ damage: [], problem: null, close: leave }];
+    const lock = occupy(path, options);
+    const held: Log[] = [];
     try {
-      return new StateDir(path, options, held);
+      return new StateDir(path, { ...options, lock }, held);
     } catch (error) {
       closeAll(held);
+      lock.close();
       throw unusable(path, error);
     }
   }
 
-  /** Why the files are behind what is known in memory, such as a full disk; null while they are not. */
+  /**
+   * Why the next agent may not find here what this one knows, or find it too soon, and what to do;
+   * null while all is well. Looks at the disk.
+   */
   get problem(): string | null {
-    return this.#held.map((log) => log.problem).find((problem) => problem !== null) ?? null;
+    let lock: string | null;
+    try {
+      lock = this.#lock.problem;
+    } catch (error) {
+      lock = unusable(this.path, error).message;
+    }
+    if (lock !== null) return lock;
+    const log = this.#held.map(({ problem }) => problem).find((problem) => problem !== null);
+    return log ? `the state directory is behind: ${log}; free space or restore its mode` : null;
   }
 
   /** The stores in which an older program, one that records no tenures, was seen to hold. */
@@ -175,10 +193,10 @@ export class StateDir {
   /** Leaves the directory to others. Otherwise the end of the process does. */
   close(): void {
     closeAll(this.#held);
+    this.#lock.close(); // last: from here on the directory is another's
   }
 }
 
-/** Closes in reverse: the lock, which was taken first, is given back last. */
 function closeAll(held: readonly Log[]): void {
   for (const log of [...held].reverse()) log.close();
 }

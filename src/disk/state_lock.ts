@@ -17,6 +17,7 @@ import {
 import { dirname, join } from "node:path";
 import { codeOf, reasonOf } from "../sys/errno.ts";
 import { tryFlock } from "../sys/flock.ts";
+import { names } from "./open_lock_file.ts";
 
 /** For the agent, and its group to look at. */
 const DIRECTORY_MODE = 0o750;
@@ -52,13 +53,24 @@ export interface Occupant {
   readonly incarnation: string;
 }
 
+/** A locked directory. */
+export interface DirectoryLock {
+  /**
+   * Why another agent could start on the directory although we are here, and what to do; null while
+   * none can. Looks at the disk.
+   */
+  readonly problem: string | null;
+  /** Gives the directory back. */
+  close(): void;
+}
+
 /**
  * Makes the directory if it is missing (its parents too, as `mkdir -p` would; itself with mode
- * 0750) and locks it. Returns what gives it back.
+ * 0750) and locks it.
  *
  * @throws {StateDirError}
  */
-export function occupy(directory: string, occupant: Occupant): () => void {
+export function occupy(directory: string, occupant: Occupant): DirectoryLock {
   try {
     makeDirectory(directory);
     return lock(directory, occupant);
@@ -94,21 +106,34 @@ function makeDirectory(directory: string): void {
   }
 }
 
-function lock(directory: string, occupant: Occupant): () => void {
+function lock(directory: string, occupant: Occupant): DirectoryLock {
   const path = join(directory, "lock");
   const fd = openSync(path, FLAGS, FILE_MODE);
   try {
-    if (!fstatSync(fd).isFile()) throw new Error(`${path} is not a regular file`);
+    const stat = fstatSync(fd, { bigint: true });
+    if (!stat.isFile()) throw new Error(`${path} is not a regular file`);
     if (!tryFlock(fd)) throw inUse(directory, fd);
     const line = JSON.stringify({ pid: process.pid, ...occupant }) + "\n";
     // Whoever reads in between sees the end of a longer line after ours: it reads the first only.
     const written = write(fd, line);
     if (written !== null) ftruncateSync(fd, written);
+    return {
+      get problem() {
+        return names(path, stat) ? null : replaced(directory, path);
+      },
+      close: () => closeSync(fd),
+    };
   } catch (error) {
     closeSync(fd);
     throw error;
   }
-  return () => closeSync(fd);
+}
+
+/** A lock on a file that has no name, or another one, keeps nobody out. */
+function replaced(directory: string, path: string): string {
+  return `${path} was removed or replaced under this agent, so another agent could start on ` +
+    `${directory}, and what is written there may be lost; restart this agent, and let nothing ` +
+    `clean up the directory`;
 }
 
 /** Writes who we are; on a full disk the lock holds as well without. */

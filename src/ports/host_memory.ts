@@ -12,7 +12,7 @@ export interface HostMemory {
   readonly strangers: ReadonlySet<string>;
   /** Graces owed and not over, by store, on CLOCK_BOOTTIME; Infinity: owed whole from now. */
   readonly graces: ReadonlyMap<string, number>;
-  /** Why the memory is behind, such as a full disk; null while it is not. */
+  /** Why the memory may not be there for the next agent, and what to do; null while it will be. */
   readonly problem: string | null;
   /** Whether no client that an earlier incarnation gave a grant on the store can still be running. */
   clientsGone(store: string): boolean;

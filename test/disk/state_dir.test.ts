@@ -7,6 +7,8 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  renameSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -453,4 +455,24 @@ test("close() leaves nothing open and the directory to others", async () => {
   state.close();
   while (openedSince(before).length > 0) await Bun.sleep(1); // closed by the flush that was under way
   open(dir.path).close();
+});
+
+test("problem tells that the lock keeps nobody out when its file or directory was removed or replaced", async () => {
+  using dir = tempDir();
+  const path = join(dir.path, "state");
+  const state = open(path);
+  expect(state.problem).toBeNull();
+  const lockFile = join(path, "lock");
+  renameSync(lockFile, join(path, "aside"));
+  expect(state.problem).toStartWith(`${lockFile} was removed or replaced under this agent`);
+  expect(state.problem).toContain("restart this agent");
+  // This is what it warns of.
+  const other = await agent(path);
+  expect(state.problem).toContain(lockFile);
+  await other.kill();
+  renameSync(join(path, "aside"), lockFile);
+  expect(state.problem).toBeNull();
+  rmSync(path, { recursive: true });
+  expect(state.problem).toContain(lockFile);
+  state.close();
 });
