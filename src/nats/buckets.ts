@@ -11,6 +11,7 @@ import {
 import { judgeLeases, type Judgement, judgeTenures, ttlMsOf } from "./judge.ts";
 import { DEFAULT_TTL_MS } from "./options.ts";
 import { parseTenure } from "./records.ts";
+import type { CreatedBucket } from "./listener.ts";
 import { type Finding, SetupError } from "./setup_error.ts";
 import { firstRevision, leasesConfig, tenuresConfig, tenuresOf } from "./stream_config.ts";
 import { keyPrefix, streamOf } from "./wire.ts";
@@ -49,8 +50,10 @@ export interface Inspection {
   readonly ttlMs: number;
   readonly faults: readonly Finding[];
   readonly warnings: readonly Finding[];
-  /** The buckets that did not exist and were made, in words. */
-  readonly created: readonly Finding[];
+  /** The buckets that did not exist and were made. */
+  readonly created: readonly CreatedBucket[];
+  /** When the leases stream was made: another one is another bucket. */
+  readonly leasesCreated: string;
   /** When the tenures stream was made: another one's sequences mean nothing for it. */
   readonly tenuresCreated: string;
   /** How far the server's clock is ahead of ours, in milliseconds; null: it did not say. */
@@ -64,7 +67,7 @@ export interface Inspection {
  */
 export async function inspectBuckets(options: BucketsOptions): Promise<Inspection> {
   const { bucket, clustered, ttlMs } = options;
-  const created: Finding[] = [];
+  const created: CreatedBucket[] = [];
   const askedMs = options.wallMs();
   // The tenures first: their epochs bound the first revision of new leases.
   const tenures = await findOrCreate(options, created, {
@@ -97,6 +100,7 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
       ...options.choosesFirst ? [] : [FIRST_REVISION],
     ],
     created,
+    leasesCreated: String(leases.created),
     tenuresCreated: String(tenures.created),
     aheadMs,
   };
@@ -126,7 +130,7 @@ interface Wanted {
 
 async function findOrCreate(
   options: BucketsOptions,
-  created: Finding[],
+  created: CreatedBucket[],
   wanted: Wanted,
 ): Promise<StreamInfo> {
   const { jsm } = options;
@@ -177,11 +181,14 @@ async function replicasOf({ jsm }: BucketsOptions, bucket: string): Promise<numb
   }
 }
 
-function describeCreated(bucket: string, info: StreamInfo): Finding {
-  const copies = info.config.num_replicas === 1
-    ? "1 replica: no store can be written while its server is away, and its disk is the only copy"
-    : `${info.config.num_replicas} replicas`;
+function describeCreated(bucket: string, info: StreamInfo): CreatedBucket {
+  const replicas = info.config.num_replicas;
+  const copies = replicas === 1
+    ? "1 replica: no store can be written while its server is away, and its disk is the only " +
+      "copy. For more, run a cluster of 3 nats-servers with JetStream"
+    : `${replicas} replicas`;
   return {
+    replicas,
     check: "bucket_created",
     message: `Bucket ${bucket} did not exist and was made, with ${copies}`,
   };
