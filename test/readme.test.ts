@@ -10,7 +10,6 @@ test("README: the tour works as it is pasted", async () => {
   const blocks = [...text.matchAll(/^```sh\n(.*?)^```/gms)].map((match) => match[1]);
   expect(blocks.length).toBeGreaterThan(6);
   using dir = tempDir();
-  // In a file: its text must not be an argument, which the tour's own pkill would match.
   const script = `${dir.path}/tour.sh`;
   writeFileSync(script, blocks.join("\n"));
   // Job control, as in the interactive shell that people paste it into.

@@ -29,11 +29,13 @@ import type {
 } from "./types.ts";
 import { infoOf, lookUp, pageOf, readHistory } from "./views.ts";
 import { Watches } from "./watches.ts";
+import { Watching } from "./watching.ts";
 
 /** The agent of one host. */
 export class Agent {
   readonly options: AgentOptions;
   readonly health: Health;
+  readonly watching: Watching;
   readonly #ports: AgentPorts;
   readonly #engine: Engine;
   readonly #callers: Callers;
@@ -49,7 +51,9 @@ export class Agent {
     this.#ports = ports;
     this.health = new Health(ports.observer);
     this.#callers = new Callers(ports);
-    this.#watches = new Watches((slot) => this.#info(slot));
+    this.#watches = new Watches((slot) => this.#info(slot), ports.timers, {
+      lateMs: () => this.#engine.overdueMs,
+    });
     this.#engine = new Engine(options, ports, {
       perform: (slot, effect) => this.#perform(slot, effect),
       handled: (slot) => {
@@ -57,6 +61,7 @@ export class Agent {
         this.#watches.notice(slot);
       },
     });
+    this.watching = new Watching(this.#engine, this.#watches, ports.timers);
     this.#drains = new Drains(ports, (slot, event) => this.#engine.dispatch(slot, event));
   }
 
@@ -82,6 +87,11 @@ export class Agent {
     this.#misconfigured = reason;
     this.#watches.noticeAll(this.#engine.slots.values());
     this.health.report(check, reason);
+  }
+
+  /** The lease bucket is not the one it was: it was deleted and made again while we ran. */
+  onBucketRemade(): void {
+    this.#engine.bucketRemade();
   }
 
   /** A tenure record written by anybody was heard of. */
@@ -167,7 +177,7 @@ export class Agent {
     const info = slot === undefined ? null : this.#info(slot);
     if (info?.state === "self") return answer.ok(info);
     const { connected, downReason = "not connected" } = this.#engine.context;
-    if (!connected) return answer.fail(refuse.unavailable(store, downReason));
+    if (!connected) return answer.fail(refuse.cannotTell(store, downReason));
     lookUp(store, this.options, this.#ports.coordinator, answer);
   }
 
@@ -182,31 +192,6 @@ export class Agent {
   /** The kept tenures of a store, newest first. */
   history(store: string, answer: Answer<TenureRecord[]>): void {
     readHistory(store, this.#ports.coordinator, answer);
-  }
-
-  /** Tells `client` each change of the stores (null: all known) after `begun` got the watch's name. */
-  watch(
-    client: Client,
-    stores: readonly string[] | null,
-    begun: (subscription: string) => void,
-  ): void {
-    const named = stores?.map((code) => this.#engine.slot(code));
-    const subscription = this.#watches.add(client, named ?? null);
-    begun(subscription);
-    for (const slot of named ?? []) this.#engine.dispatch(slot, { type: "tick" });
-    this.#watches.tell(subscription, named ?? this.#engine.slots.values());
-  }
-
-  /** Calls `done` once the client's watches were told every change that was due. */
-  whenTold(client: Client, done: () => void): void {
-    const again = () => this.whenTold(client, done);
-    if (this.#watches.isBehind(client)) return client.onDrain(again);
-    return this.#engine.isTimely ? done() : void this.#ports.timers.after(1, again);
-  }
-
-  /** Ends a watch; false if the client has no such one. */
-  unwatch(client: Client, subscription: string): boolean {
-    return this.#watches.remove(client, subscription);
   }
 
   /**
@@ -267,7 +252,7 @@ export class Agent {
   }
 
   #info(slot: Slot): LeaseInfo {
-    const info = infoOf(slot.store, this.options, this.#ports.clock, this.#engine.context);
+    const info = infoOf(slot, this.options, this.#ports.clock, this.#engine.context);
     return this.#mute && info.held ? { ...info, held: false } : info;
   }
 
@@ -280,6 +265,7 @@ export class Agent {
     switch (effect.type) {
       case "note":
         this.health.note(slot.store.code, effect.note);
+        if (effect.note.type === "released") this.#drains.gone(slot);
         return this.#ports.observer.note(slot.store.code, effect.note);
       case "granted":
         return this.#onGranted(slot, effect);

@@ -45,9 +45,13 @@ export class Drains {
     this.#settle(drain);
   }
 
-  /** Something happened to a store. */
+  /** Something happened to a store: it is not busy any more, perhaps. */
   notice(slot: Slot): void {
-    if (this.#all.size === 0 || isBusy(slot)) return;
+    if (this.#all.size > 0 && !isBusy(slot)) this.gone(slot);
+  }
+
+  /** The store's lease was given up, though it may be ours again by now. */
+  gone(slot: Slot): void {
     for (const drain of this.#all) {
       const wasOurs = drain.left.get(slot);
       if (!drain.left.delete(slot)) continue;

@@ -29,6 +29,7 @@ export type WorldEffect = Extract<
       | "lock"
       | "unlock"
       | "check_lock"
+      | "probe_lock"
       | "write_fence";
   }
 >;
@@ -86,9 +87,25 @@ export class World {
         const current = this.#held(slot, effect.lockId)?.current() ?? false;
         return this.#send(slot, { type: "lock_checked", lockId: effect.lockId, current });
       }
+      case "probe_lock":
+        return this.#send(slot, { type: "lock_probed", free: this.isUnlocked(code) });
       case "write_fence":
         return this.#writeFence(slot, effect);
     }
+  }
+
+  /**
+   * Whether nobody has the store locked. A client that died can have left a process behind that
+   * writes on, and has the lock: the journal of grants does not know it.
+   */
+  isUnlocked(store: string): boolean {
+    let unlocked = false;
+    const cancel = this.#ports.locks.lock(store, -Infinity, (result) => {
+      if (result.kind === "locked") result.close();
+      unlocked = result.kind === "locked" || result.kind === "unknown_store";
+    });
+    cancel();
+    return unlocked;
   }
 
   /** Gives up every lock of a store; the agent ends. */
@@ -113,12 +130,14 @@ export class World {
     const { clock, coordinator } = this.#ports;
     const wallMs = clock.wallMs();
     const acquiredMs = wallMs - (clock.bootMs() - effect.acquiredAtMs);
+    // Once for a tenure: the two clocks drift apart, and the record must not change when it is closed.
+    if (effect.released === null) slot.since = new Date(acquiredMs).toISOString();
     const record = {
       node,
       incarnation,
       address,
       epoch: effect.epoch,
-      acquired_at: new Date(acquiredMs).toISOString(),
+      acquired_at: slot.since ?? new Date(acquiredMs).toISOString(),
       ...(effect.released === null
         ? {}
         : { released_at: new Date(wallMs).toISOString(), reason: effect.released }),

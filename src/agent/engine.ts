@@ -22,7 +22,10 @@ const TICK_SLICE_MS = 5;
 const MIN_WAKE_MS = 1;
 
 /** Effects that concern callers and watchers, not the world. */
-export type CallerEffect = Exclude<StoreEffect, WorldEffect | { type: "wake" | "defer" }>;
+export type CallerEffect = Exclude<
+  StoreEffect,
+  WorldEffect | { type: "wake" | "defer" | "probe_lock" }
+>;
 
 /** The engine's way to its agent. */
 export interface EngineHooks {
@@ -92,8 +95,8 @@ export class Engine {
 
   /** The TTL is known, or another. */
   setTtl(ttlMs: number): void {
-    const { connected, downReason } = this.#context;
-    this.#context = { ...this.#contextOf(ttlMs, connected), downReason };
+    const { connected, downReason, remadeUntilMs } = this.#context;
+    this.#context = { ...this.#contextOf(ttlMs, connected), downReason, remadeUntilMs };
   }
 
   #contextOf(ttlMs: number, connected: boolean): LeaseContext {
@@ -112,6 +115,15 @@ export class Engine {
   /** Why the coordinator cannot be used, in words for refusals. */
   setDownReason(downReason: string | undefined): void {
     this.#context = { ...this.#context, downReason };
+  }
+
+  /**
+   * The lease bucket was lost and made again. Whoever held by the old one believes in it for a TTL
+   * at most; twice that, because it was lost some time before it was missed.
+   */
+  bucketRemade(): void {
+    const remadeUntilMs = this.#ports.clock.bootMs() + 2 * this.#context.timing.ttlMs;
+    this.#context = { ...this.#context, remadeUntilMs };
   }
 
   /** The connection came up or went down: every store hears of it. */
@@ -164,6 +176,7 @@ export class Engine {
         lingerUntilMs: memory.lingerUntilMs(code),
       }),
       locks: new Map(),
+      since: null,
     };
     this.slots.set(code, slot);
     const reason = this.#refusing;
@@ -254,22 +267,8 @@ export class Engine {
   #inherits(incarnation: string): Inheritance | null {
     const { memory } = this.#ports;
     if (!memory.previousIncarnations.has(incarnation)) return null;
-    const clientsGone = memory.clientsGone(this.#current) && this.#isUnlocked(this.#current);
+    const clientsGone = memory.clientsGone(this.#current) && this.#world.isUnlocked(this.#current);
     return { clientsGone };
-  }
-
-  /**
-   * Whether nobody has the store locked. A client that died can have left a process behind that
-   * writes on, and has the lock: the journal of grants does not know it.
-   */
-  #isUnlocked(store: string): boolean {
-    let unlocked = false;
-    const cancel = this.#ports.locks.lock(store, -Infinity, (result) => {
-      if (result.kind === "locked") result.close();
-      unlocked = result.kind === "locked" || result.kind === "unknown_store";
-    });
-    cancel();
-    return unlocked;
   }
 
   /** Sets the timer for the earliest wake, if it is not set for that or earlier. */

@@ -40,6 +40,11 @@ export class Health {
 
   constructor(observer: Observer) {
     this.#observer = observer;
+    // Silently: that a coordinator has yet to be reached is no news when an agent starts.
+    this.#problems.set(
+      "coordinator",
+      "it has not been reached yet; writes are refused until it is",
+    );
   }
 
   /** Notes that something is wrong, or (null) right again. The observer hears of changes. */

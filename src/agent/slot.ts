@@ -10,6 +10,8 @@ export type SlotLock = { cancel: () => void } | HeldLock;
 
 /** A store in the agent. */
 export interface Slot {
+  /** When our tenure began, RFC 3339: as its record says it. */
+  since: string | null;
   readonly store: Store;
   readonly locks: Map<number, SlotLock>;
 }

@@ -6,6 +6,7 @@ import type { Holder } from "../lease/errors.ts";
 import * as refuse from "../lease/refusals.ts";
 import type { LeaseContext } from "../lease/state.ts";
 import type { Store } from "../lease/store.ts";
+import type { Slot } from "./slot.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
 import { renewalDueMs } from "../lease/timing.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -14,7 +15,7 @@ import type { AgentOptions, Answer, LeaseInfo } from "./types.ts";
 
 /** A store's lease from memory. */
 export function infoOf(
-  store: Store,
+  { store, since: recorded }: Slot,
   { node, address }: AgentOptions,
   clock: Clock,
   context: LeaseContext,
@@ -24,7 +25,7 @@ export function infoOf(
   const { state, held } = view;
   if (state === "self") {
     const acquiredMs = clock.wallMs() - (nowMs - view.acquiredAtMs!);
-    const since = new Date(acquiredMs).toISOString();
+    const since = recorded ?? new Date(acquiredMs).toISOString();
     return { store: store.code, state, held, node, address, epoch: view.epoch, since };
   }
   return withHolder(store.code, view.holder);
@@ -51,7 +52,7 @@ export function lookUp(
   const fail = (reason: string) => {
     if (failed) return;
     failed = true;
-    answer.fail(refuse.unavailable(store, reason));
+    answer.fail(refuse.cannotTell(store, reason));
   };
   const finish = () => {
     if (!failed && reads.entry !== undefined && reads.tenure !== undefined) {
@@ -99,7 +100,7 @@ export function readHistory(
 ): void {
   coordinator.readHistory(store, (outcome) => {
     if (outcome.kind === "ok") answer.ok(outcome.value);
-    else answer.fail(refuse.unavailable(store, reasonOf(outcome)));
+    else answer.fail(refuse.cannotTell(store, reasonOf(outcome)));
   });
 }
 

@@ -2,11 +2,27 @@
  * Watches: who wants to know of which store's changes.
  *
  * A watch keeps the stores it has yet to tell, not what it would have told: whoever reads slowly is
- * told the newest state of each, and its backlog never grows beyond what it knows already.
+ * told the newest state of each, and its backlog never grows beyond what it knows already. What all
+ * watches are told at a time is bounded, too, and stands back while renewals are late: watchers must
+ * not cost the leases that they watch.
  * @module
  */
+import type { Timers } from "../ports/clock.ts";
 import type { Slot } from "./slot.ts";
 import type { Client, LeaseInfo } from "./types.ts";
+
+/** Watches that one client may have: one for each of its purposes, not one for each store. */
+export const MAX_WATCHES = 64;
+
+/** How many changes are told before the event loop gets its turn: some milliseconds of work. */
+const SLICE = 512;
+
+/** Soon, but after whatever else there is to do. */
+const SLICE_AGAIN_MS = 1;
+
+/** How late renewals may be before watches stand back, and for how long. */
+const LATE_MS = 50;
+const STAND_BACK_MS = 20;
 
 interface Watch {
   readonly id: string;
@@ -24,10 +40,26 @@ interface Watch {
 export class Watches {
   readonly #info: (slot: Slot) => LeaseInfo;
   readonly #all = new Map<string, Watch>();
+  readonly #timers: Timers;
+  readonly #lateMs: () => number;
   #lastId = 0;
+  /** How many changes may be told before the next slice. */
+  #left = SLICE;
+  #timerSet = false;
 
-  constructor(info: (slot: Slot) => LeaseInfo) {
+  constructor(
+    info: (slot: Slot) => LeaseInfo,
+    timers: Timers,
+    { lateMs }: { lateMs: () => number },
+  ) {
     this.#info = info;
+    this.#timers = timers;
+    this.#lateMs = lateMs;
+  }
+
+  /** How many watches a client has. */
+  of(client: Client): number {
+    return [...this.#all.values()].filter((watch) => watch.client.id === client.id).length;
   }
 
   /**
@@ -96,11 +128,13 @@ export class Watches {
     if (watch.waiting) return;
     for (const [code, slot] of watch.due) {
       if (watch.client.congested) return this.#pumpLater(watch);
+      if (this.#left <= 0) return this.#sliceLater();
       watch.due.delete(code);
       const info = this.#info(slot);
       const key = `${info.state} ${info.held} ${info.node} ${info.epoch}`;
       if (watch.told.get(code) === key) continue;
       watch.told.set(code, key);
+      this.#left--;
       watch.client.changed(watch.id, info);
     }
   }
@@ -110,6 +144,20 @@ export class Watches {
     watch.client.onDrain(() => {
       watch.waiting = false;
       if (this.#all.has(watch.id)) this.#pump(watch);
+    });
+  }
+
+  #sliceLater(): void {
+    if (this.#timerSet) return;
+    this.#timerSet = true;
+    const pauseMs = this.#lateMs() > LATE_MS ? STAND_BACK_MS : SLICE_AGAIN_MS;
+    this.#timers.after(pauseMs, () => {
+      this.#timerSet = false;
+      this.#left = SLICE;
+      // Who has least to be told first: a small watch does not wait for a large one.
+      for (const watch of [...this.#all.values()].sort((a, b) => a.due.size - b.due.size)) {
+        this.#pump(watch);
+      }
     });
   }
 }

@@ -39,7 +39,7 @@ export function handlersOf(
             epoch: grant.epoch,
             revision: grant.revision,
             node: agent.options.node,
-            remaining_ms: grant.remainingMs,
+            remaining_ms: micros(grant.remainingMs),
             deadline_boot_ms: grant.deadlineMs,
             lock_path: grant.lockPath,
             unguarded,
@@ -54,7 +54,7 @@ export function handlersOf(
           store,
           epoch,
           revision,
-          remaining_ms: remainingMs,
+          remaining_ms: micros(remainingMs),
         })),
       );
     },
@@ -65,7 +65,7 @@ export function handlersOf(
       if (store !== undefined) return agent.held(store, (held) => reply.ok({ held }));
       // No question about any store: whether the client was told all there is to tell.
       if (stores?.length === 0) {
-        return agent.whenTold(clientOf(connection), () => reply.ok({ held: {} }));
+        return agent.watching.whenTold(clientOf(connection), () => reply.ok({ held: {} }));
       }
       heldMany(agent, stores ?? [], reply);
     },
@@ -78,10 +78,14 @@ export function handlersOf(
     watch({ stores }, connection, reply) {
       const client = clientOf(connection);
       // The answer goes out first: a client knows its subscription before it hears of it.
-      agent.watch(client, stores ?? null, (subscription) => reply.ok({ subscription }));
+      agent.watching.watch(
+        client,
+        stores ?? null,
+        forward(reply, (subscription: string) => ({ subscription })),
+      );
     },
     unwatch({ subscription }, connection, reply) {
-      if (agent.unwatch(clientOf(connection), subscription)) return reply.ok({});
+      if (agent.watching.unwatch(clientOf(connection), subscription)) return reply.ok({});
       const message = `This connection has no watch ${subscription}: see what watch answered`;
       reply.fail({ kind: "invalid", message });
     },
@@ -98,6 +102,11 @@ export function handlersOf(
       agent.stepdown(store ?? null, for_ms ?? null, (result) => reply.ok(result));
     },
   };
+}
+
+/** To microseconds, downwards: what is left is never told as more. */
+function micros(ms: number): number {
+  return Math.floor(ms * 1_000) / 1_000;
 }
 
 function forward<T, R>(reply: Reply<R>, map: (result: T) => R): Answer<T> {

@@ -35,6 +35,7 @@ export function statusOf(sources: StatusSources): StatusResult {
   const clock = clockOf(sources.aheadMs());
   const well = {
     ...WELL,
+    ...standalone === null ? {} : { coordinator: "none: standalone", bucket: "none: standalone" },
     server_version: versionOf(sources, warnings),
     clock: clock.message,
   };

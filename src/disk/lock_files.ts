@@ -68,7 +68,7 @@ export class FlockLockFiles implements LockFiles {
       if (result.kind !== "busy" && result.kind !== "moved") return done(result);
       const leftMs = untilMs - this.#clock.bootMs();
       // Also ends for NaN, which compares as neither.
-      if (!(leftMs > 0)) return done(this.#giveUp(store, result));
+      if (!(leftMs > 0)) return done(this.#giveUp(store, result, untilMs));
       cancelTimer = this.#timers.after(Math.min(delayMs, leftMs), attempt);
       delayMs = Math.min(delayMs * 2, MAX_DELAY_MS);
     };
@@ -101,7 +101,11 @@ export class FlockLockFiles implements LockFiles {
     return result;
   }
 
-  #giveUp(store: string, result: Extract<LockFailure, { kind: "busy" }> | Moved): LockFailure {
+  #giveUp(
+    store: string,
+    result: Extract<LockFailure, { kind: "busy" }> | Moved,
+    untilMs: number,
+  ): LockFailure {
     const path = this.#path(store);
     if (result.kind === "moved") {
       return {
@@ -110,6 +114,8 @@ export class FlockLockFiles implements LockFiles {
           `being locked; see what removes it, lock files must stay`,
       };
     }
+    // Somebody only looks whether it is free: nobody is told by whom it is not.
+    if (untilMs === -Infinity) return result;
     const nowMs = this.#clock.bootMs();
     if (nowMs - this.#ownersAtMs < OWNERS_INTERVAL_MS) return result;
     this.#ownersAtMs = nowMs;

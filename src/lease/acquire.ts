@@ -44,6 +44,7 @@ export function initialLease(
     retryAtMs: 0,
     puzzles: 0,
     puzzledAtMs: 0,
+    seen: false,
     ...past,
   };
 }
@@ -58,6 +59,7 @@ export function idle(
     seq: from.seq,
     graceUntilMs: from.graceUntilMs,
     stranger: from.stranger,
+    seen: from.seen,
     expect: now.expect ?? 0,
     retryAtMs: now.retryAtMs,
     puzzles: now.puzzles ?? 0,
@@ -88,6 +90,7 @@ export function claimEntry(
     seq,
     graceUntilMs: from.graceUntilMs,
     stranger: from.stranger,
+    seen: from.seen,
     claim: target.claim,
     expect: target.expect,
     sentAtMs: nowMs,
@@ -151,7 +154,8 @@ export function stepAcquiring(
     out.push({ type: "unreachable", reason: outcome.reason });
     return idle(state, {
       retryAtMs: nowMs + context.timing.retryMs,
-      expect: state.expect,
+      // What was expected of an entry is not what a create expects: the claim is made anew.
+      expect: state.claim === "create" ? state.expect : 0,
       puzzles: state.puzzles,
       puzzledAtMs: state.puzzledAtMs,
     });
@@ -186,6 +190,7 @@ function becomeOurs(
     seq,
     graceUntilMs: state.graceUntilMs,
     stranger: state.stranger,
+    seen: state.seen,
     epoch,
     revision: epoch,
     provenAtMs: at.context.rules.deadlineFromSend ? state.sentAtMs : at.nowMs,

@@ -149,6 +149,7 @@ function gate8Grant(m: Moment, guard: Guard): void {
   const lease = store.lease as Ours;
   store.passing.delete(guard.id);
   store.grants.add(guard);
+  if (guard.passLock) store.passed = true;
   m.out.push({
     type: "granted",
     id: guard.id,

@@ -49,6 +49,7 @@ export function exploreForeign(
     seq,
     graceUntilMs: from.graceUntilMs,
     stranger: from.stranger || stranger,
+    seen: true,
     claim: "create",
     expect: 0,
     sentAtMs: 0,
@@ -88,6 +89,7 @@ export function becomeForeign(
     seq: state.seq,
     graceUntilMs: state.graceUntilMs,
     stranger: state.stranger,
+    seen: true,
     holder,
     incarnation: found.incarnation,
     revision: found.revision,
@@ -113,6 +115,7 @@ export function stayForeign(
     ...known,
     seq: from.seq,
     stranger: from.stranger,
+    seen: true,
     eager,
     retryAtMs: eager > 0
       ? nowMs + 2 ** (EAGER_TRIES - eager)

@@ -181,3 +181,22 @@ export function warn(m: Moment): void {
     m.out.push({ type: "expiring", id: grant.guard.id, deadlineMs: deadline });
   }
 }
+
+/** How often to see whether a lock that keeps a lease from being released is free. */
+const PROBE_EVERY_MS = 100;
+
+/**
+ * Whether a process that a client left behind may still have the lock, and so may write: looked at
+ * before a clean release, since whoever comes next would not wait for it. While it has the lock, the
+ * lease is kept; where the agent ends before it, the lease ages out and the next holder owes a grace.
+ */
+export function awaitLock(m: Moment): boolean {
+  const { store, nowMs } = m;
+  if (!store.passed) return false;
+  if (nowMs >= store.probeAtMs) {
+    store.probeAtMs = nowMs + PROBE_EVERY_MS;
+    m.out.push({ type: "probe_lock" });
+  }
+  dueAt(store, store.probeAtMs);
+  return true;
+}

@@ -118,10 +118,10 @@ function isBusy({ write, record }: Ours): boolean {
 /** A grace that was served in full is owed no more, nor is a stranger's. */
 function closeGrace(state: Ours, nowMs: number, out: LeaseOutput[]): Ours {
   if (state.record.at !== "done" || nowMs < state.graceUntilMs) return state;
-  if (state.graceUntilMs === 0 && !state.stranger) return state;
+  if (state.graceUntilMs === 0 && !state.stranger && !state.seen) return state;
   if (state.stranger) out.push({ type: "forget_stranger" });
   if (state.graceUntilMs > 0) out.push({ type: "forget_grace" });
-  return { ...state, graceUntilMs: 0, stranger: false };
+  return { ...state, graceUntilMs: 0, stranger: false, seen: false };
 }
 
 function readIfDue(state: Ours, nowMs: number, out: LeaseOutput[]): Ours {

@@ -13,15 +13,16 @@ import { succession, type TenureRecord } from "./tenure.ts";
  * reading (which may then find our own record) cannot take it back.
  */
 export function onRecordRead(
-  state: Ours,
+  before: Ours,
   event: Extract<LeaseEvent, { type: "tenure_read" }>,
   nowMs: number,
   context: LeaseContext,
   out: LeaseOutput[],
 ): LeaseState {
   const { outcome } = event;
-  if (outcome.kind !== "ok") return retryRecord(state, outcome, nowMs, context, out);
+  if (outcome.kind !== "ok") return retryRecord(before, outcome, nowMs, context, out);
   const { record, revision } = outcome.value;
+  const state = asHeir(before, record, context);
   const ownAlready = record?.incarnation === context.incarnation && record.epoch === state.epoch;
   const owed = ownAlready ? "clean" : succession(
     record,
@@ -38,7 +39,8 @@ export function onRecordRead(
       record: { at: "suspect", recorded, fromSeq },
     };
   }
-  const next = awaitClients(owe(state, owed === "grace", context, out), record, context);
+  const displaced = owed === "grace" || (record === null && isUnexplained(state, context));
+  const next = awaitClients(owe(state, displaced, context, out), record, context);
   const seq = next.seq + 1;
   out.push({
     type: "put_tenure",
@@ -60,6 +62,27 @@ export function onRenewed(state: Ours, seq: number, out: LeaseOutput[]): Ours {
   if (record.at !== "suspect" || seq < record.fromSeq) return state;
   out.push({ type: "stale", epoch, recorded: record.recorded });
   return { ...state, releaseReason: STALE };
+}
+
+/**
+ * No record at all: a clean first start, unless somebody was seen to hold the store, or the buckets
+ * were lost with their records a moment ago.
+ */
+function isUnexplained(state: Ours, context: LeaseContext): boolean {
+  return context.rules.stranger &&
+    (state.seen || state.acquiredAtMs < (context.remadeUntilMs ?? 0));
+}
+
+/**
+ * An entry of our own that we did not know of can be an adoption whose acknowledgement was missed:
+ * then we are the heir of whoever is still on record, and its clients are awaited all the same.
+ */
+function asHeir(state: Ours, record: TenureRecord | null, context: LeaseContext): Ours {
+  if (state.claim !== "own" || record === null || record.released_at !== undefined) return state;
+  const inheritance = context.inherits(record.incarnation);
+  if (inheritance === null) return state;
+  const claim = inheritance.clientsGone ? "inherited" : "inherited_owing";
+  return { ...state, claim, heirOf: record.incarnation };
 }
 
 function isOurs(incarnation: string, state: Ours, context: LeaseContext): boolean {

@@ -15,6 +15,17 @@ export function unavailable(store: string, reason: string): Refusal {
   };
 }
 
+/** A question that only the coordinator can answer. */
+export function cannotTell(store: string, reason: string): Refusal {
+  return {
+    kind: "unavailable",
+    message:
+      `Cannot tell who holds store ${store}: the coordinator cannot be reached (${reason}); ` +
+      "try again later",
+    retryAfterMs: 1_000,
+  };
+}
+
 /** Another node holds it; `holder` is null when the entry went without our doing and nobody has it. */
 export function notHolder(store: string, holder: Holder | null): Refusal {
   if (holder === null) {
@@ -106,17 +117,26 @@ export function staleEpoch(store: string, epoch: number, seen: number): Refusal 
     kind: "stale_epoch",
     message:
       `Cannot guard store ${store}: epoch ${seen} is on record, newer than ours (${epoch}); ` +
-      "either this node is stale, or the coordinator has lost its past: an operator must look",
+      "either this node is stale, or the coordinator has lost its past; an operator must compare " +
+      "the store's lock file, agent history and the coordinator's bucket",
   };
 }
 
-/** The agent is shutting down or the store was stepped down. */
-export function draining(store: string, leftMs = Infinity): Refusal {
+/** The agent is shutting down (`forMs` Infinity), or the store was stepped down for that long. */
+export function draining(store: string, forMs = Infinity): Refusal {
+  if (forMs === Infinity) {
+    return {
+      kind: "draining",
+      message: `Cannot guard store ${store}: this agent is shutting down; ` +
+        "send the write to another node, or try again when the agent is back",
+    };
+  }
+  const retryAfterMs = Math.max(1, Math.ceil(forMs));
   return {
     kind: "draining",
-    message: `Cannot guard store ${store}: this agent is giving its leases up; ` +
-      "send the write to another node or try again later",
-    ...(leftMs === Infinity ? {} : { retryAfterMs: Math.max(1, Math.ceil(leftMs)) }),
+    message: `Cannot guard store ${store}: an operator had this node step down from it, for ` +
+      `another ${seconds(retryAfterMs)} or so; send the write to another node, or try again then`,
+    retryAfterMs,
   };
 }
 

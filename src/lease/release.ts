@@ -36,6 +36,7 @@ export function beginRelease(
     seq,
     graceUntilMs: state.graceUntilMs,
     stranger: state.stranger,
+    seen: state.seen,
     epoch: state.epoch,
     revision: state.revision,
     acquiredAtMs: state.acquiredAtMs,

@@ -20,6 +20,8 @@ export interface Common {
    * a grace owes the rest of it. Zero when none is owed.
    */
   readonly graceUntilMs: number;
+  /** Some foreign entry was seen since our last tenure: without any record, it owes a grace. */
+  readonly seen: boolean;
   /** A foreign entry without headers was seen and no grace was served for it since. */
   readonly stranger: boolean;
 }
@@ -248,6 +250,11 @@ export interface LeaseContext {
   readonly node: string;
   readonly incarnation: string;
   readonly rules: Rules;
+  /**
+   * The lease bucket was lost and made again: until then (boot clock), whoever held a store by the
+   * old one may not know. Zero or absent: it was not.
+   */
+  readonly remadeUntilMs?: number;
   /** Whether the connection is known to be up: nothing is sent while it is not. */
   readonly connected: boolean;
   /** Why it is down, in words for a refusal. */

@@ -62,6 +62,8 @@ export class Store {
       blocked: null,
       stale: null,
       newerOnDisk: 0,
+      passed: false,
+      probeAtMs: 0,
       deferred: false,
       dueMs: Infinity,
     };
@@ -203,6 +205,9 @@ export class Store {
         return granted.onLockChecked(m, event.lockId, event.current);
       case "fence_written":
         return commit.onFenceWritten(m, event.guardId, event.error);
+      case "lock_probed":
+        if (event.free) m.store.passed = false;
+        return;
       case "drain":
         return notes.onDrain(m, event.reason, event.forMs);
       case "drain_over":
@@ -246,7 +251,7 @@ export class Store {
     if (lease.phase !== "ours") return;
     granted.warn(m);
     if (wanted || lease.releaseReason !== null || store.passing.size > 0) return;
-    if (context.rules.drainFirst && this.#mayStillWrite(nowMs)) return;
+    if (context.rules.drainFirst && (this.#mayStillWrite(nowMs) || granted.awaitLock(m))) return;
     m.stepLease({ type: "release", reason: store.blocked?.reason ?? "idle" });
   }
 

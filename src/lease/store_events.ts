@@ -39,6 +39,8 @@ export type StoreEvent =
   /** `epoch` is what the lock file's line says; null where it says nothing. */
   | { readonly type: "locked"; readonly lockId: number; readonly epoch: number | null }
   | { readonly type: "lock_failed"; readonly lockId: number; readonly failure: LockRefusal }
+  /** Whether nobody has the store locked: not even a process that a client left behind. */
+  | { readonly type: "lock_probed"; readonly free: boolean }
   | { readonly type: "lock_checked"; readonly lockId: number; readonly current: boolean }
   | {
     readonly type: "fence_written";
@@ -72,6 +74,8 @@ export type StoreEffect =
   /** Give up the lock, or the wait for it. */
   | { readonly type: "unlock"; readonly lockId: number }
   | { readonly type: "check_lock"; readonly lockId: number }
+  /** See whether anybody has the store locked. */
+  | { readonly type: "probe_lock" }
   | {
     readonly type: "write_fence";
     readonly lockId: number;

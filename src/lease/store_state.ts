@@ -31,6 +31,10 @@ export interface StoreState {
   stale: { readonly epoch: number; readonly recorded: number } | null;
   /** The newest epoch above ours that the disk has shown; 0 for none. */
   newerOnDisk: number;
+  /** Whether a client was passed the lock since it was last seen free: a child may have it still. */
+  passed: boolean;
+  /** When to see again whether the lock is free. */
+  probeAtMs: number;
   /** Whether an attempt to acquire waits for room. */
   deferred: boolean;
   /** The earliest time at which a guard, a verify or a question has waited long enough. */

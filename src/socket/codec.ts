@@ -5,6 +5,7 @@
  * that a double cannot hold.
  * @module
  */
+import { isTooDeep, MAX_DEPTH } from "./depth.ts";
 import type { Buffer } from "node:buffer";
 import { type Line, LineSplitter, NOT_UTF8, TOO_LONG } from "./lines.ts";
 import { type ErrorObject, MAX_REQUEST_BYTES } from "./protocol.ts";
@@ -81,11 +82,17 @@ export function encodeNotification(method: string, params: unknown): string {
   return `{"jsonrpc":"2.0","method":"${method}","params":${JSON.stringify(params)}}\n`;
 }
 
+/** Longest line, in characters, in which the text of an odd number as id is looked for. */
+const MAX_ODD_ID_LINE = 4_096;
+
 function decodeLine(line: Line): Request | BadRequest {
   if (line === TOO_LONG) {
     return bad(NO_ID, INVALID_REQUEST, "The request is longer than 1 MiB; it was skipped");
   }
   if (line === NOT_UTF8) return bad(NO_ID, PARSE_ERROR, "The request is not UTF-8");
+  if (isTooDeep(line)) {
+    return bad(NO_ID, INVALID_REQUEST, `The request nests deeper than ${MAX_DEPTH} levels`);
+  }
   let message: unknown;
   try {
     message = JSON.parse(line);
@@ -134,6 +141,8 @@ function idText(id: unknown, line: string): string | null | undefined {
 
 /** The text of the id's number in `line`, whose top-level `id` is one. Undefined if it cannot be told. */
 function idSource(line: string): string | undefined {
+  // It costs much for a long line, and no client needs a number like that there.
+  if (line.length > MAX_ODD_ID_LINE) return undefined;
   const sources = new Map<unknown, string>();
   function note(this: unknown, key: string, value: unknown, context?: { source?: string }) {
     if (key === "id" && context?.source !== undefined) sources.set(this, context.source);

@@ -12,6 +12,7 @@ import { hungUp } from "./handle.ts";
 import { Output, type SendWithFd } from "./output.ts";
 import type { Peer } from "./peers.ts";
 import type { Notifications } from "./protocol.ts";
+import { TURN_MS, type Turns } from "./turns.ts";
 
 /** What {@linkcode Connection} is made of. */
 export interface ConnectionOptions {
@@ -21,6 +22,8 @@ export interface ConnectionOptions {
   readonly sendWithFd: SendWithFd;
   /** Requests that may await their answers at once; no more are read meanwhile. */
   readonly maxInFlight: number;
+  /** Shared by all connections of the server. */
+  readonly turns: Turns;
   /** Told of faults of callbacks; must not throw. */
   readonly onError: (error: Error) => void;
   /** Told once when the connection is closed, never from within a call of a method here. */
@@ -35,13 +38,15 @@ export class Connection implements Caller {
   readonly #socket: Socket;
   readonly #dispatcher: Dispatcher;
   readonly #maxInFlight: number;
+  readonly #turns: Turns;
   readonly #onError: (error: Error) => void;
   readonly #decoder = new RequestDecoder();
   readonly #output: Output;
   readonly #waiting: (() => void)[] = [];
   #inFlight = 0;
-  /** Whether requests are left untaken, because of those in flight or of unread answers. */
+  /** Whether requests are left untaken: because of those in flight, of unread answers, of others' turns. */
   #held = false;
+  #awaitsTurn = false;
   /** Whether the client shut its sending side down. */
   #ended = false;
   #resumeScheduled = false;
@@ -52,6 +57,7 @@ export class Connection implements Caller {
     this.#socket = socket;
     this.#dispatcher = options.dispatcher;
     this.#maxInFlight = options.maxInFlight;
+    this.#turns = options.turns;
     this.#onError = options.onError;
     this.#output = new Output(socket, {
       sendWithFd: options.sendWithFd,
@@ -124,17 +130,35 @@ export class Connection implements Caller {
     this.#takeRequests();
   }
 
-  /** Takes requests until there are no more, or until too many wait for an answer or to be read. */
+  /**
+   * Takes requests until there are no more, or until too many wait for an answer or to be read, or
+   * others have their turn.
+   */
   #takeRequests(): void {
+    if (this.#awaitsTurn) return;
     this.#output.cork();
+    const until = performance.now() + TURN_MS;
     let request = this.#next();
     while (request !== null) {
       this.#take(request);
+      if (performance.now() >= until) {
+        this.#awaitTurn();
+        break;
+      }
       request = this.#next();
     }
     this.#output.flush();
     this.#pace();
     if (this.#ended && !this.#held) this.#finish();
+  }
+
+  #awaitTurn(): void {
+    this.#held = true;
+    this.#awaitsTurn = true;
+    this.#turns.add(() => {
+      this.#awaitsTurn = false;
+      if (!this.closed) this.#takeRequests();
+    });
   }
 
   #next(): Request | BadRequest | null {

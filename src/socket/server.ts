@@ -17,6 +17,7 @@ import type { SocketBound } from "./path_checks.ts";
 import type { Peer } from "./peers.ts";
 import type { Method } from "./protocol.ts";
 import { errorObject } from "./refusals.ts";
+import { Turns } from "./turns.ts";
 
 /** How often to look whether clients that cannot be read from are still there. */
 const REAP_INTERVAL_MS = 100;
@@ -63,6 +64,7 @@ export class SocketServer {
   readonly #dispatcher: Dispatcher;
   readonly #server: Server;
   readonly #connections = new Set<Connection>();
+  readonly #turns = new Turns();
   /** Oldest first. */
   readonly #turnedAway = new Set<Socket>();
   readonly #maxTurnedAway: number;
@@ -163,6 +165,7 @@ export class SocketServer {
         dispatcher: this.#dispatcher,
         sendWithFd: this.#options.sendWithFd,
         maxInFlight: this.#options.maxInFlight,
+        turns: this.#turns,
         onError: this.#options.onError,
         onClose: (connection) => this.#closed(connection),
       }),

@@ -80,7 +80,7 @@ async function agentWith(time: LateTime, reader: Reader): Promise<Agent> {
   });
   agent.setTtl(TTL_MS);
   agent.setConnected(true);
-  agent.watch(reader, ["one"], () => {});
+  agent.watching.watch(reader, ["one"], { ok: () => {}, fail: () => {} });
   await until("it is held", () => reader.told.includes("one true"));
   reader.told.length = 0;
   return agent;
@@ -90,7 +90,7 @@ describe("Agent whenTold()", () => {
   test("answers at once when nothing is due", async () => {
     const [time, reader] = [new LateTime(), new Reader()];
     const agent = await agentWith(time, reader);
-    agent.whenTold(reader, () => reader.told.push("all told"));
+    agent.watching.whenTold(reader, () => reader.told.push("all told"));
     expect(reader.told.at(-1)).toBe("all told");
   });
 
@@ -99,7 +99,7 @@ describe("Agent whenTold()", () => {
     const agent = await agentWith(time, reader);
     agent.setConnected(false);
     time.lateMs = TTL_MS; // past the deadline, and nobody has noticed
-    agent.whenTold(reader, () => reader.told.push("all told"));
+    agent.watching.whenTold(reader, () => reader.told.push("all told"));
     expect(reader.told).not.toContain("one false");
     expect(reader.told).not.toContain("all told");
     while (!reader.told.includes("all told") && time.step());
@@ -110,10 +110,11 @@ describe("Agent whenTold()", () => {
     const [time, reader] = [new LateTime(), new Reader()];
     const agent = await agentWith(time, reader);
     reader.congested = true;
-    agent.whenTold(reader, () => reader.told.push("all told"));
+    agent.watching.whenTold(reader, () => reader.told.push("all told"));
     agent.setMisconfigured("the bucket changed"); // asked first, changed afterwards
     expect(reader.told).toEqual([]);
     reader.drain();
+    while (!reader.told.includes("all told") && time.step());
     expect(reader.told).toEqual(["one false", "all told"]);
   });
 });

@@ -47,6 +47,16 @@ function expectGood({ status, out, grants, overlaps, stuck }: Outcome): void {
 }
 
 describe("scripts/chaos", () => {
+  test.each([
+    [["--minutes", "x"], "--minutes takes a number"],
+    [["--fault", "nonsense"], "kill leader"],
+    [["--nope"], "--nope"],
+  ])("ends with 64 and says why for %p", (args, words) => {
+    const run = Bun.spawnSync([CHAOS, ...args]);
+    expect(run.exitCode).toBe(64);
+    expect(run.stderr.toString()).toContain(words);
+  });
+
   test("finds overlaps when agents owe no grace, and keeps what shows them", async () => {
     const faults = ["--fault", "delete entry", "--fault", "replace entry"];
     const outcome = await chaos(1, ...SHORT, "--grace", "0", ...faults);

@@ -29,21 +29,43 @@ const PAUSE_MS = [0, 2_000] as const;
 const PEACE_EVERY = 6;
 const PEACE_MS = 24_000;
 
-const { values } = parseArgs({
-  options: {
-    minutes: { type: "string", default: "10" },
-    seed: { type: "string" },
-    suite: { type: "string" },
-    upgrade: { type: "boolean", default: false },
-    "old-agent": { type: "string" },
-    fault: { type: "string", multiple: true },
-    keep: { type: "string", default: "run/chaos" },
-    "keep-all": { type: "boolean", default: false },
-    loopback: { type: "boolean", default: false },
-    ttl: { type: "string", default: "4" },
-    grace: { type: "string" },
-  },
-});
+const values = readOptions();
+
+/** The options; whoever wrote them wrong is told so, with status 64. */
+function readOptions() {
+  try {
+    const { values } = parseArgs({
+      options: {
+        minutes: { type: "string", default: "10" },
+        seed: { type: "string" },
+        suite: { type: "string" },
+        upgrade: { type: "boolean", default: false },
+        "old-agent": { type: "string" },
+        fault: { type: "string", multiple: true },
+        keep: { type: "string", default: "run/chaos" },
+        "keep-all": { type: "boolean", default: false },
+        loopback: { type: "boolean", default: false },
+        ttl: { type: "string", default: "4" },
+        grace: { type: "string" },
+      },
+    });
+    for (const name of ["minutes", "seed", "ttl", "grace"] as const) {
+      const text = values[name];
+      if (text !== undefined && !/^\d+(\.\d+)?$/.test(text)) {
+        throw new Error(`--${name} takes a number, not "${text}"`);
+      }
+    }
+    const unknown = values.fault?.find((fault) => !FAULTS.some(({ name }) => name === fault));
+    if (unknown !== undefined) {
+      const known = FAULTS.map(({ name }) => name).join(", ");
+      throw new Error(`There is no fault "${unknown}"; there are ${known}`);
+    }
+    return values;
+  } catch (error) {
+    console.error(`chaos: ${(error as Error).message}`);
+    process.exit(64);
+  }
+}
 
 function say(text: string): void {
   console.log(`chaos: ${text}`);
@@ -52,6 +74,15 @@ function say(text: string): void {
 async function main(): Promise<number> {
   const seed = Number(values.seed ?? Math.floor(Math.random() * 1e6));
   const dir = mkdtempSync(join(tmpdir(), "chaos-"));
+  try {
+    return await runIn(dir, seed);
+  } catch (error) {
+    say(`the run of seed ${seed} broke off; what there is of it is in ${dir}`);
+    throw error;
+  }
+}
+
+async function runIn(dir: string, seed: number): Promise<number> {
   const world = await World.start({
     seed,
     dir,

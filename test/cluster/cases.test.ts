@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Admin } from "../support/admin.ts";
 import { python } from "../support/child.ts";
-import { NatsCluster, NatsServer } from "../support/nats.ts";
+import { freePort, NatsCluster, NatsServer } from "../support/nats.ts";
 import { RealAgent, refusal, runClient } from "../support/real_agent.ts";
 import { reapDir } from "../support/reaper.ts";
 import { until } from "../support/wait.ts";
@@ -197,7 +197,7 @@ test(
 );
 
 describe.concurrent("renewals that fail (kubernetes#82960, vault#2319)", () => {
-  test("--check fails while the connection is up and writes are refused", async () => {
+  test("--check and /readyz fail while the connection is up and writes are refused", async () => {
     const users = (deny: string) =>
       `authorization { users: [{ user: agent, password: pw, permissions: { publish: { allow: ">", ` +
       `deny: [${deny}] } } }] }`;
@@ -205,10 +205,16 @@ describe.concurrent("renewals that fail (kubernetes#82960, vault#2319)", () => {
     const dir = mkdtempSync(join(tmpdir(), "denied-"));
     reapDir(dir);
     writeFileSync(join(dir, "password"), "pw\n");
+    const port = await freePort();
+    const page = async (path: string) => (await fetch(`http://127.0.0.1:${port}/${path}`)).status;
     await using agent = await RealAgent.start({
       node: "alpha",
       nats: server.url,
-      flags: [...TTL_FLAGS, "--user", "agent", "--password-file", join(dir, "password")],
+      flags: [
+        ...TTL_FLAGS,
+        ...["--user", "agent", "--password-file", join(dir, "password")],
+        ...["--http", `127.0.0.1:${port}`],
+      ],
     });
     agent.makeStore("one");
     const client = await agent.client();
@@ -221,8 +227,10 @@ describe.concurrent("renewals that fail (kubernetes#82960, vault#2319)", () => {
     expect((await runClient(agent, ["--check"])).status).toBe(1);
     const { coordinator } = await client.call("status", {});
     expect(coordinator.connected).toBe(true);
+    expect([await page("readyz"), await page("healthz")]).toEqual([503, 200]);
     await server.reload(users(""));
     await checkSays(agent, /^healthy/);
+    expect(await page("readyz")).toBe(200);
   }, TEST_MS);
 
   test("the watchdog is not fed by an agent that stands still, and is in an outage", async () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { CONFLICT, entryOf, Harness, ME, ok, tenureOf, TTL_MS } from "./harness.ts";
+import { CONFLICT, entryOf, Harness, ME, ok, tenureOf, TTL_MS, UNKNOWN } from "./harness.ts";
 
 test.each([
   ["nobody", null, "granted"],
@@ -109,6 +109,39 @@ test("handle() waits for its clients' deadlines though the grace is shorter", ()
   h.tenure({ ...tenureOf("i-dead", 30), node: "alpha" });
   expect(h.store.lease.graceUntilMs).toBe(h.nowMs + h.context.timing.ttlMs);
 });
+
+test("handle() claims an entry anew when a claim on it had no answer", () => {
+  const h = new Harness();
+  h.graceMs = 0;
+  h.inheritances.set("i-dead", { clientsGone: false });
+  h.handle({ type: "tick" });
+  h.put(CONFLICT);
+  h.read(ok(entryOf("alpha", "i-dead", 40)));
+  h.put(UNKNOWN);
+  h.pass(1_000);
+  // Not a create at the dead one's revision: that would displace it without being its heir.
+  expect(h.requests).toMatchObject([{ type: "put_entry", expect: 0 }]);
+});
+
+test.each([[true], [false]])(
+  "handle() is the heir though its adoption's acknowledgement was missed; clients gone: %p",
+  (clientsGone) => {
+    const h = new Harness();
+    h.graceMs = 0;
+    h.inheritances.set("i-dead", { clientsGone });
+    h.handle({ type: "tick" });
+    h.put(CONFLICT);
+    h.read(ok(entryOf("alpha", "i-dead", 40)));
+    h.put(UNKNOWN);
+    h.pass(1_000);
+    h.put(CONFLICT);
+    h.read(ok(entryOf("alpha", ME, 41)));
+    h.put(ok(42));
+    h.tenure({ ...tenureOf("i-dead", 30), node: "alpha" });
+    h.recorded();
+    expect(h.held).toBe(clientsGone);
+  },
+);
 
 test("handle() knows of every store that it is free, ours, or whose it is (litefs#76)", () => {
   const h = new Harness();

@@ -15,6 +15,9 @@ beforeAll(async () => {
 });
 afterAll(() => nats.stop());
 
+/** Long enough to be seen, and no longer: it is waited for. */
+const SHORT = ["--ttl", "3s"];
+
 function start(node: string, bucket: string, flags: readonly string[] = []): Promise<RealAgent> {
   return RealAgent.start({
     node,
@@ -70,8 +73,8 @@ test("a guard that waits at a terminal tells which process is in the way, and ho
 });
 
 test("a guard that waits for a grace tells how long it takes", async () => {
-  await using alpha = await start("alpha", "grace");
-  await using beta = await start("beta", "grace");
+  await using alpha = await start("alpha", "grace", SHORT);
+  await using beta = await start("beta", "grace", SHORT);
   for (const agent of [alpha, beta]) agent.makeStore("one");
   await (await alpha.client()).call("guard", { store: "one" });
   await alpha.end("SIGKILL");

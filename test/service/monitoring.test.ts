@@ -94,7 +94,7 @@ describe("/metrics", () => {
       await client.call("guard", { store: "one" });
       expect(await get("/readyz")).toEqual({
         status: 200,
-        body: "healthy: alpha holds 1 stores\n",
+        body: "healthy: alpha holds 1 store\n",
       });
       own.freeze();
       await until(

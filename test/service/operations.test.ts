@@ -63,7 +63,15 @@ test(
       });
       const client = await agent.client();
       await until("it is healthy", async () => (await client.call("status", {})).healthy);
-      await client.call("guard", { store: "one" });
+      // The buckets are new: their leaders may still be being elected, which is told as unavailable.
+      await until(
+        "a guard is granted",
+        () =>
+          client.call("guard", { store: "one" }).catch((error) => {
+            if (error.kind !== "unavailable") throw error;
+            return null;
+          }),
+      );
       expect((await client.call("status", {})).warnings).toEqual([]);
       expect((await client.call("history", { store: "one" })).tenures).toHaveLength(1);
       const created = agent.log().filter(({ event }) => event === "bucket_created");

@@ -98,6 +98,8 @@ class FaultSet {
     for (const node of nodes) {
       node.onWrite = null;
       for (const client of [...node.clients]) client.vanish();
+      // Whoever is about to end takes his time, and his leases with him.
+      if (node.run?.agent.state === "draining") node.kill();
       if (node.run === null) node.start();
     }
     older?.stop();
@@ -281,14 +283,16 @@ class FaultSet {
     const forMs = random.between(0, plan.ttlMs / 2);
     node.ask((agent) => {
       trace.add(node.label, `steps down from ${all ? "every store" : store}`);
-      for (const each of all ? plan.stores : [store]) {
-        // The drain itself may take its time; `forMs` begins when the store was given up.
-        const spanMs = node.clock.perfectSpan(plan.drainMs + forMs);
-        const before = node.steppedDown.get(each);
-        const untilMs = Math.max(before?.untilMs ?? 0, scheduler.nowMs + spanMs);
-        node.steppedDown.set(each, { untilMs, spanMs: Math.max(before?.spanMs ?? 0, spanMs) });
-      }
-      agent.stepdown(all ? null : store, forMs, () => {});
+      const stores = all ? plan.stores : [store];
+      for (const each of stores) node.stepdowns.set(each, (node.stepdowns.get(each) ?? 0) + 1);
+      agent.stepdown(all ? null : store, forMs, () => {
+        // `forMs` begins now that the store was given up, or could not be in time.
+        const untilMs = scheduler.nowMs + node.clock.perfectSpan(forMs);
+        for (const each of stores) {
+          node.stepdowns.set(each, node.stepdowns.get(each)! - 1);
+          node.steppedDownMs.set(each, Math.max(node.steppedDownMs.get(each) ?? 0, untilMs));
+        }
+      });
     });
   }
 

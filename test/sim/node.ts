@@ -48,8 +48,10 @@ export class SimNode {
   impairedMs = -Infinity;
   /** By store: when an entry of a program without headers was last read here, state kept since. */
   readonly sawOlderMs = new Map<string, number>();
+  /** By store: how many step-downs are under way. */
+  readonly stepdowns = new Map<string, number>();
   /** By store: until when it was stepped down from. */
-  readonly steppedDown = new Map<string, { untilMs: number; spanMs: number }>();
+  readonly steppedDownMs = new Map<string, number>();
   readonly clients = new Set<SimClient>();
   /** Processes of this host that run. */
   readonly alive = new Set<number>();
@@ -233,6 +235,7 @@ export class SimNode {
     this.#generation++;
     this.#backlog = [];
     this.paused = false;
+    this.stepdowns.clear();
     this.run = null;
     this.impairedMs = world.scheduler.nowMs;
     run.link.close();

@@ -161,13 +161,26 @@ describe("RequestDecoder", () => {
     expect(request).toMatchObject({ id: "2", method: "b" });
   });
 
-  test("next() neither fails nor overflows when the nesting is deep", () => {
-    const deep = "[".repeat(500_000) + "]".repeat(500_000);
-    const whole = decodeAll(`{"jsonrpc":"2.0","id":1,"method":"m","params":${deep}}\n`);
-    expect(whole[0].kind).toBe("request");
-    const odd = decodeAll(`{"jsonrpc":"2.0","id":1.5,"method":"m","params":${deep}}\n`);
-    expect(odd).toHaveLength(1);
-    expect(codeOf(decodeAll(`${"[".repeat(1_000_000)}\n`)[0])).toBe(PARSE_ERROR);
+  test("next() refuses what nests deeper than 1,000 levels, unparsed: that would hold up all others", () => {
+    const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
+    const request = (params: string, id = "1") =>
+      decodeAll(`{"jsonrpc":"2.0","id":${id},"method":"m","params":${params}}\n`)[0];
+    expect(request(nested(999)).kind).toBe("request");
+    expect(codeOf(request(nested(1_000)))).toBe(INVALID_REQUEST);
+    expect(codeOf(request(nested(500_000)))).toBe(INVALID_REQUEST);
+    expect(codeOf(decodeAll(`${"[".repeat(1_000_000)}\n`)[0])).toBe(INVALID_REQUEST);
+    // Width is not depth, nor are brackets in a string, whatever is escaped in it.
+    expect(request(`[${"[],".repeat(5_000)}1]`).kind).toBe("request");
+    const text = JSON.stringify({ x: '\\"[[[{'.repeat(2_000) + "\\" });
+    expect(request(text).kind).toBe("request");
+    expect(codeOf(decodeAll(`{"x":"${"[".repeat(5_000)}\n`)[0])).toBe(PARSE_ERROR);
+  });
+
+  test("next() tells the text of an odd number as id only of a line that is not long", () => {
+    const request = (params: string) =>
+      decodeAll(`{"jsonrpc":"2.0","id":1.50,"method":"m","params":${params}}\n`)[0];
+    expect(request("{}")).toMatchObject({ id: "1.50" });
+    expect(codeOf(request(`{"x":"${"y".repeat(5_000)}"}`))).toBe(INVALID_REQUEST);
   });
 
   test("next() passes over lines that are empty, also with carriage returns", () => {

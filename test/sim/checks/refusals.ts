@@ -115,12 +115,8 @@ function isBusyTrue(checks: Checks, client: SimClient): boolean {
 }
 
 function isDrainingTrue(checks: Checks, { node, run, wish: { store } }: SimClient): boolean {
-  if (run?.agent.state === "draining") return true;
-  const down = node.steppedDown.get(store);
-  if (down === undefined) return false;
-  // A pause of the agent holds up the drain, and what begins after it.
-  const held = node.impairedMs <= down.untilMs ? node.impairedMs + down.spanMs : -Infinity;
-  return Math.max(down.untilMs, held) >= checks.nowMs - 5;
+  if (run?.agent.state === "draining" || (node.stepdowns.get(store) ?? 0) > 0) return true;
+  return (node.steppedDownMs.get(store) ?? -Infinity) >= checks.nowMs - 5;
 }
 
 function wasMissing(checks: Checks, { node, wish: { store }, arrivedMs }: SimClient): boolean {
