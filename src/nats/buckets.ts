@@ -69,11 +69,13 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
   // The tenures first: their epochs bound the first revision of new leases.
   const tenures = await findOrCreate(options, created, {
     bucket: tenuresOf(bucket),
+    sibling: bucket,
     config: (replicas) => Promise.resolve(tenuresConfig(bucket, { replicas })),
   });
   const aheadMs = aheadOf(tenures, askedMs, options.wallMs());
   const leases = await findOrCreate(options, created, {
     bucket,
+    sibling: tenuresOf(bucket),
     config: async (replicas) =>
       leasesConfig(bucket, {
         ttlMs: ttlMs ?? DEFAULT_TTL_MS,
@@ -117,6 +119,8 @@ const FIRST_REVISION: Finding = {
 
 interface Wanted {
   readonly bucket: string;
+  /** The other one of the pair. */
+  readonly sibling: string;
   config(replicas: number): Promise<Partial<StreamConfig> & { name: string }>;
 }
 
@@ -156,7 +160,22 @@ async function create(options: BucketsOptions, wanted: Wanted): Promise<StreamIn
           `${(error as Error).message}. Add servers, or give fewer --replicas`,
       );
     }
-    return await jsm.streams.add(await wanted.config(1));
+    // A cluster of which a server is away, or was a minute ago, looks like one that is too small.
+    // Where the other bucket has copies this one had them, too: made again in or after an outage, it
+    // must not be left with one. As many as the other, or not now.
+    return await jsm.streams.add(
+      await wanted.config(await replicasOf(options, wanted.sibling) || 1),
+    );
+  }
+}
+
+/** How many copies a bucket has; 0 if it does not exist. */
+async function replicasOf({ jsm }: BucketsOptions, bucket: string): Promise<number> {
+  try {
+    return (await jsm.streams.info(streamOf(bucket))).config.num_replicas;
+  } catch (error) {
+    if (isApiError(error, STREAM_NOT_FOUND)) return 0;
+    throw error;
   }
 }
 
