@@ -76,7 +76,8 @@ export class Denials {
     const grant = denied.map(({ subject }) => subject).join(", ");
     return {
       check: "permissions",
-      message: `The coordinator does not let this agent's user publish to ${what}; allow its user ` +
+      message:
+        `The coordinator does not let this agent's user publish to ${what}; allow its user ` +
         `to publish to ${grant} in the nats-server's configuration`,
     };
   }

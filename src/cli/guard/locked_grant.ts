@@ -79,6 +79,12 @@ export function requestLockedGrant(
       }
     });
     socket.on("error", onGone);
+    try {
+      // An agent that turns us away has said so by now: once writing failed, nothing can be read.
+      reader.read();
+    } catch (error) {
+      return fail(error);
+    }
     // The TTL decides when the command is asked to end; it is answered at once, from memory.
     const status = { jsonrpc: "2.0", id: "status", method: "status" };
     const guard = { jsonrpc: "2.0", id: "guard", method: "guard", params };
