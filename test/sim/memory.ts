@@ -95,7 +95,7 @@ export class SimMemory implements HostMemory {
   }
 
   lingerUntilMs(store: string): number {
-    return this.#mutations.journal ? this.#dir.left.get(store) ?? 0 : 0;
+    return this.#mutations.leftovers ? this.#dir.left.get(store) ?? 0 : 0;
   }
 
   beginGrant(
