@@ -8,7 +8,7 @@ import { RULES } from "./mutations.ts";
 import { Random } from "./random.ts";
 import { simulate } from "./simulate.ts";
 
-const SAFETY = new URL("../../docs/safety.md", import.meta.url);
+const SAFETY = new URL("../../docs/safety.md", import.meta.url).pathname;
 
 /** A slice for every run of the tests; `./scripts/sim --seeds 20000` is the whole. */
 const SLICE_SEEDS = 400;
