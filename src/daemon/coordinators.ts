@@ -7,7 +7,7 @@ import type { Agent } from "../agent/agent.ts";
 import type { NatsOptions as NatsRunOptions, RunOptions } from "../cli/run_options.ts";
 import { MAX_LINE_BYTES, parseFence } from "../disk/fence.ts";
 import { NatsCoordinator } from "../nats/coordinator.ts";
-import type { NatsListener, Problem } from "../nats/listener.ts";
+import type { Drift, NatsListener, Problem } from "../nats/listener.ts";
 import type { CredentialFiles } from "../nats/options.ts";
 import { DEFAULT_TTL_MS } from "../lease/timing.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
@@ -82,7 +82,7 @@ function startNats(
     address: run.address,
     clock,
     timers,
-  }, natsListener(events, () => coordinator.drift));
+  }, natsListener(events, () => coordinator));
   return {
     coordinator,
     facts() {
@@ -108,19 +108,30 @@ function filesOf({ credentials, tls }: NatsRunOptions): CredentialFiles {
   };
 }
 
+const REMADE =
+  "A bucket was deleted and made again while agents ran: what was held in it is lost " +
+  "to its holders, and whoever holds a store next owes a grace. Find out who deleted it";
+
 function natsListener(
   { agent, log, onReached, onUnreachable, onFatal }: BackendEvents,
-  drift: () => { readonly message: string } | null,
+  coordinator: () => NatsCoordinator,
 ): NatsListener {
   const warned = new Set<string>();
+  /** The TTL that all deadlines go by: the bucket's, also while it is not the one that we were told. */
+  const goBy = (ttlMs: number, drift: Drift | null) => {
+    agent().setMisconfigured(drift?.message ?? null);
+    // Holds end by a TTL that was made smaller, as their entries do; never later than they should.
+    agent().setTtl(Math.min(ttlMs, drift?.ttlMs ?? Infinity));
+  };
   return {
     onReady({ ttlMs, server, serverVersion, warnings, created }) {
       agent().setProblem(null);
-      agent().setMisconfigured(drift()?.message ?? null);
+      goBy(ttlMs, coordinator().drift);
       agent().health.report("server_version", null);
-      agent().setTtl(ttlMs);
       log.event("info", "coordinator_ready", { server, version: serverVersion, ttl_ms: ttlMs });
-      for (const bucket of created) log.event("info", "bucket_created", { bucket });
+      for (const { message, replicas } of created) {
+        log.event(replicas === 1 ? "warn" : "info", "bucket_created", { message, replicas });
+      }
       for (const { check, message } of warnings) {
         if (warned.has(message)) continue;
         warned.add(message);
@@ -143,7 +154,15 @@ function natsListener(
       onFatal(problem);
     },
     onDrift(fault) {
-      agent().setMisconfigured(fault?.message ?? null);
+      const { ttlMs } = coordinator();
+      if (ttlMs !== null) goBy(ttlMs, fault);
+    },
+    onBucketRemade() {
+      log.event("warn", "bucket_remade", { message: REMADE });
+      agent().onBucketRemade();
+    },
+    onDenied(denied) {
+      agent().health.report("permissions", denied?.message ?? null);
     },
     onTenure(store, record) {
       agent().onTenure(store, record);

@@ -11,6 +11,7 @@ import {
 import { judgeLeases, type Judgement, judgeTenures, ttlMsOf } from "./judge.ts";
 import { DEFAULT_TTL_MS } from "./options.ts";
 import { parseTenure } from "./records.ts";
+import type { CreatedBucket } from "./listener.ts";
 import { type Finding, SetupError } from "./setup_error.ts";
 import { firstRevision, leasesConfig, tenuresConfig, tenuresOf } from "./stream_config.ts";
 import { keyPrefix, streamOf } from "./wire.ts";
@@ -49,8 +50,10 @@ export interface Inspection {
   readonly ttlMs: number;
   readonly faults: readonly Finding[];
   readonly warnings: readonly Finding[];
-  /** The buckets that did not exist and were made, in words. */
-  readonly created: readonly Finding[];
+  /** The buckets that did not exist and were made. */
+  readonly created: readonly CreatedBucket[];
+  /** When the leases stream was made: another one is another bucket. */
+  readonly leasesCreated: string;
   /** When the tenures stream was made: another one's sequences mean nothing for it. */
   readonly tenuresCreated: string;
   /** How far the server's clock is ahead of ours, in milliseconds; null: it did not say. */
@@ -64,16 +67,18 @@ export interface Inspection {
  */
 export async function inspectBuckets(options: BucketsOptions): Promise<Inspection> {
   const { bucket, clustered, ttlMs } = options;
-  const created: Finding[] = [];
+  const created: CreatedBucket[] = [];
   const askedMs = options.wallMs();
   // The tenures first: their epochs bound the first revision of new leases.
   const tenures = await findOrCreate(options, created, {
     bucket: tenuresOf(bucket),
+    sibling: bucket,
     config: (replicas) => Promise.resolve(tenuresConfig(bucket, { replicas })),
   });
   const aheadMs = aheadOf(tenures, askedMs, options.wallMs());
   const leases = await findOrCreate(options, created, {
     bucket,
+    sibling: tenuresOf(bucket),
     config: async (replicas) =>
       leasesConfig(bucket, {
         ttlMs: ttlMs ?? DEFAULT_TTL_MS,
@@ -95,6 +100,7 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
       ...options.choosesFirst ? [] : [FIRST_REVISION],
     ],
     created,
+    leasesCreated: String(leases.created),
     tenuresCreated: String(tenures.created),
     aheadMs,
   };
@@ -117,12 +123,14 @@ const FIRST_REVISION: Finding = {
 
 interface Wanted {
   readonly bucket: string;
+  /** The other one of the pair. */
+  readonly sibling: string;
   config(replicas: number): Promise<Partial<StreamConfig> & { name: string }>;
 }
 
 async function findOrCreate(
   options: BucketsOptions,
-  created: Finding[],
+  created: CreatedBucket[],
   wanted: Wanted,
 ): Promise<StreamInfo> {
   const { jsm } = options;
@@ -156,15 +164,33 @@ async function create(options: BucketsOptions, wanted: Wanted): Promise<StreamIn
           `${(error as Error).message}. Add servers, or give fewer --replicas`,
       );
     }
-    return await jsm.streams.add(await wanted.config(1));
+    // A cluster of which a server is away, or was a minute ago, looks like one that is too small.
+    // Where the other bucket has copies this one had them, too: made again in or after an outage, it
+    // must not be left with one. As many as the other, or not now.
+    return await jsm.streams.add(
+      await wanted.config(await replicasOf(options, wanted.sibling) || 1),
+    );
   }
 }
 
-function describeCreated(bucket: string, info: StreamInfo): Finding {
-  const copies = info.config.num_replicas === 1
-    ? "1 replica: no store can be written while its server is away, and its disk is the only copy"
-    : `${info.config.num_replicas} replicas`;
+/** How many copies a bucket has; 0 if it does not exist. */
+async function replicasOf({ jsm }: BucketsOptions, bucket: string): Promise<number> {
+  try {
+    return (await jsm.streams.info(streamOf(bucket))).config.num_replicas;
+  } catch (error) {
+    if (isApiError(error, STREAM_NOT_FOUND)) return 0;
+    throw error;
+  }
+}
+
+function describeCreated(bucket: string, info: StreamInfo): CreatedBucket {
+  const replicas = info.config.num_replicas;
+  const copies = replicas === 1
+    ? "1 replica: no store can be written while its server is away, and its disk is the only " +
+      "copy. For more, run a cluster of 3 nats-servers with JetStream"
+    : `${replicas} replicas`;
   return {
+    replicas,
     check: "bucket_created",
     message: `Bucket ${bucket} did not exist and was made, with ${copies}`,
   };

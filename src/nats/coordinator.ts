@@ -7,7 +7,7 @@ import type { TenureRecord } from "../lease/tenure.ts";
 import type { Coordinator, EntryRead, Outcome, TenureRead } from "../ports/coordinator.ts";
 import { readHistory } from "./history.ts";
 import { Keeper } from "./keeper.ts";
-import type { NatsListener, NatsStats, Problem } from "./listener.ts";
+import type { Drift, NatsListener, NatsStats, Problem } from "./listener.ts";
 import type { NatsOptions } from "./options.ts";
 import { formatTenure } from "./records.ts";
 import { refuse, type Request, type Requests } from "./requests.ts";
@@ -19,7 +19,7 @@ import {
   decodeWrite,
   HeaderTemplate,
   keyPrefix,
-  streamOf,
+  readSubject,
 } from "./wire.ts";
 
 const DEFAULT_BUCKET = "leases";
@@ -84,7 +84,7 @@ export class NatsCoordinator implements Coordinator {
   }
 
   /** How the buckets contradict the agent by now; null where they do not. */
-  get drift(): Finding | null {
+  get drift(): Drift | null {
     return this.#keeper.drift;
   }
 
@@ -183,9 +183,4 @@ export class NatsCoordinator implements Coordinator {
     }
     return requests;
   }
-}
-
-/** Where the stream's leader is asked: never a follower, as direct gets would be. */
-function readSubject(bucket: string): string {
-  return `$JS.API.STREAM.MSG.GET.${streamOf(bucket)}`;
 }

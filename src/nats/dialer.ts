@@ -90,12 +90,15 @@ function explain(error: Error | undefined, servers: readonly string[]): Problem 
     return {
       fatal: false,
       check: "authentication",
-      message: `The coordinator at ${list} refuses our credentials (${why}): still trying`,
+      message: `The coordinator at ${list} refuses our credentials (${why}): put the right ones ` +
+        "into their files, which are read at each try",
     };
   }
   return {
     fatal: false,
     check: "connection",
-    message: `Cannot connect to the coordinator at ${list}: ${why}`,
+    message:
+      `Cannot connect to the coordinator at ${list}: ${why}. See whether a nats-server runs ` +
+      "there and can be reached from this host; tried again meanwhile",
   };
 }

@@ -4,9 +4,10 @@
  * @module
  */
 import { explainInspection, type Inspection } from "./buckets.ts";
+import { Denials } from "./denials.ts";
 import { Dialer } from "./dialer.ts";
 import type { Link } from "./link.ts";
-import type { NatsListener, NatsStats, Problem } from "./listener.ts";
+import type { CreatedBucket, Drift, NatsListener, NatsStats, Problem } from "./listener.ts";
 import { checkOptions, type NatsOptions } from "./options.ts";
 import { Pause } from "./pause.ts";
 import { Session } from "./session.ts";
@@ -39,7 +40,10 @@ export class Keeper {
   #warnings: readonly Finding[] = [];
   /** Why newer credentials than those in use could not be used. */
   #refused: Finding | null = null;
-  #drift: Finding | null = null;
+  #drift: Drift | null = null;
+  readonly #denials: Denials;
+  /** When the two buckets were made, as seen last. */
+  #made: string | null = null;
   #problem: Problem | null = null;
   /** Told since all was well last: two servers that fail in turn are told once each. */
   readonly #told = new Set<string>();
@@ -50,6 +54,7 @@ export class Keeper {
     checkOptions(options);
     this.#options = options;
     this.#listener = listener;
+    this.#denials = new Denials(options.bucket, (denied) => listener.onDenied(denied));
     this.#dialer = new Dialer(options, (problem) => this.#tell(problem));
     this.#pause = new Pause(options, LOOK_RETRY_MS);
     this.#loop = this.#run();
@@ -68,7 +73,7 @@ export class Keeper {
     return this.#refused === null ? this.#warnings : [...this.#warnings, this.#refused];
   }
 
-  get drift(): Finding | null {
+  get drift(): Drift | null {
     return this.#drift;
   }
 
@@ -143,8 +148,14 @@ export class Keeper {
     const session = new Session(link, this.#options, {
       onTenure: (store, record) => this.#listener.onTenure(store, record),
       onTrouble: () => this.#pause.cutSoon(),
+      onAnswer: (subject) => this.#denials.allow(subject),
     });
     this.#session = session;
+    this.#denials.begin();
+    link.onDenied((denial) => {
+      session.requests?.denied(denial.subject, this.#denials.note(denial));
+      this.#pause.cutSoon();
+    });
     link.onDown((reason) => this.#ended(session, reason));
     if (this.#admit(session)) {
       while (link.isUp) await this.#pause.for(await this.#look(session), link.down);
@@ -194,23 +205,38 @@ export class Keeper {
     }
     if (!link.isUp) return 0;
     this.#aheadMs = inspection.aheadMs;
-    if (inspection.faults.length > 0) return this.#faulty(session, inspection.faults);
-    const position = await session.follow(inspection.tenuresCreated, this.#position);
+    this.#recognise(inspection);
+    if (inspection.faults.length > 0) {
+      return this.#faulty(session, inspection.faults, inspection.ttlMs);
+    }
+    const [position] = await Promise.all([
+      session.follow(inspection.tenuresCreated, this.#position),
+      this.#denials.probe(link.nc),
+    ]);
     if (!link.isUp) return 0;
     const followed = "seq" in position;
     this.#position = followed ? position : null;
     this.#fit(session, inspection, followed ? [] : [position]);
-    return followed ? LOOK_MS : LOOK_FAULT_MS;
+    return followed && this.#denials.finding === null ? LOOK_MS : LOOK_FAULT_MS;
+  }
+
+  /** Tells where a bucket is not the one that was seen before. */
+  #recognise({ leasesCreated, tenuresCreated }: Inspection): void {
+    const made = `${leasesCreated} ${tenuresCreated}`;
+    const before = this.#made;
+    this.#made = made;
+    if (before !== null && before !== made) this.#listener.onBucketRemade();
   }
 
   /** The buckets contradict us: fatal before the first use, drift after it. */
-  #faulty(session: Session, faults: readonly Finding[]): number {
+  #faulty(session: Session, faults: readonly Finding[], ttlMs = this.#ttlMs): number {
     const { check } = faults[0];
     const message = faults.map((fault) => fault.message).join(". ");
     if (this.#ttlMs === null) {
       this.#tellFatal({ check, message });
     } else {
-      this.#setDrift({ check, message });
+      const drifted = ttlMs !== null && ttlMs > 0 && ttlMs !== this.#ttlMs;
+      this.#setDrift({ check, message, ...(drifted ? { ttlMs } : {}) });
       this.#use(session, { ttlMs: this.#ttlMs, created: [] });
     }
     return LOOK_FAULT_MS;
@@ -220,7 +246,8 @@ export class Keeper {
   #fit(session: Session, inspection: Inspection, more: readonly Finding[]): void {
     const version = session.versionWarning === null ? [] : [session.versionWarning];
     const warnings = [...version, ...inspection.warnings, ...more];
-    const changed = JSON.stringify(warnings) !== JSON.stringify(this.#warnings);
+    const changed = JSON.stringify(warnings) !== JSON.stringify(this.#warnings) ||
+      this.#told.size > 0;
     this.#warnings = warnings;
     this.#ttlMs ??= inspection.ttlMs;
     this.#problem = null;
@@ -236,7 +263,7 @@ export class Keeper {
     session: Session,
     facts: {
       readonly ttlMs: number;
-      readonly created: readonly Finding[];
+      readonly created: readonly CreatedBucket[];
       readonly news?: boolean;
     },
   ): void {
@@ -251,7 +278,7 @@ export class Keeper {
     if (fresh) this.#listener.onConnection(true);
   }
 
-  #setDrift(fault: Finding | null): void {
+  #setDrift(fault: Drift | null): void {
     if (fault?.message === this.#drift?.message) return;
     this.#drift = fault;
     this.#listener.onDrift(fault);

@@ -3,8 +3,13 @@
  * keep what is published while it dials again, and send it late; a new connection cannot.
  * @module
  */
-import type { NatsConnection, Status } from "@nats-io/transport-node";
+import {
+  type NatsConnection,
+  PermissionViolationError,
+  type Status,
+} from "@nats-io/transport-node";
 import type { Credentials } from "./credentials.ts";
+import type { Denial } from "./denials.ts";
 import { dial } from "./transport.ts";
 
 /** How long a dial to one server may take, its TLS and authentication included, in milliseconds. */
@@ -13,6 +18,9 @@ const DIAL_TIMEOUT_MS = 2_000;
 /** Two unanswered pings, 2 s apart, end a connection: a half-open one is found after 6 s. */
 const PING_INTERVAL_MS = 2_000;
 const MAX_PINGS_OUT = 2;
+
+/** Where a server tells what was done to a stream; its name follows. */
+export const STREAM_ADVISORIES = "$JS.EVENT.ADVISORY.STREAM.*.";
 
 /** What to dial. */
 export interface LinkOptions {
@@ -43,6 +51,7 @@ export class Link {
   #ended = false;
   #end!: (reason: string) => void;
   #downHook: ((reason: string) => void) | null = null;
+  #deniedHook: ((denial: Denial) => void) | null = null;
 
   /** Dials the servers, in random order, each once. Rejects with why the last one failed. */
   static async open(options: LinkOptions): Promise<Link> {
@@ -87,6 +96,11 @@ export class Link {
     this.#downHook = hook;
   }
 
+  /** Called when the server denies something that was sent. */
+  onDenied(hook: (denial: Denial) => void): void {
+    this.#deniedHook = hook;
+  }
+
   /** Ends the connection. */
   async close(reason: string): Promise<void> {
     if (!this.#ended) this.closedByUs = true;
@@ -113,8 +127,11 @@ export class Link {
       case "disconnect":
         return this.#ending(`${this.server} closed the connection`);
       case "error":
-        if (status.error.name === "PermissionViolationError") {
+        if (status.error instanceof PermissionViolationError) {
+          // They only make us notice sooner: nothing fails without them.
+          if (status.error.subject.startsWith(STREAM_ADVISORIES)) return;
           this.forbidden = status.error.message;
+          this.#deniedHook?.(status.error);
         } else {
           this.#ending(status.error.message);
         }

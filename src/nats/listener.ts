@@ -16,6 +16,18 @@ export interface Problem extends Finding {
   readonly exit?: number;
 }
 
+/** How the buckets contradict the agent by now. */
+export interface Drift extends Finding {
+  /** The TTL that the bucket has now, in milliseconds, where that is what changed. */
+  readonly ttlMs?: number;
+}
+
+/** A bucket that did not exist, or no longer, and was made now. */
+export interface CreatedBucket extends Finding {
+  /** How many copies of each record it keeps. */
+  readonly replicas: number;
+}
+
 /** What was found when the coordinator became usable. */
 export interface ReadyFacts {
   /** The TTL of leases, in milliseconds: the bucket's. Never changes while we run. */
@@ -25,15 +37,15 @@ export interface ReadyFacts {
   readonly serverVersion: string;
   /** What a person should know, for the log and `--check`. */
   readonly warnings: readonly Finding[];
-  /** The buckets that did not exist, or no longer, and were made now, in words for the log. */
-  readonly created: readonly Finding[];
+  /** The buckets that were made now. */
+  readonly created: readonly CreatedBucket[];
 }
 
 /** Told about the connection, the buckets, and the tenures. */
 export interface NatsListener extends CoordinatorListener {
   /**
    * The coordinator can be used: before each `onConnection(true)`, and again when a warning came or
-   * went or a bucket had to be made. A fatal problem told before is over.
+   * went, a bucket had to be made, or a problem is over. All problems told before are.
    */
   onReady(facts: ReadyFacts): void;
   /**
@@ -45,7 +57,18 @@ export interface NatsListener extends CoordinatorListener {
    * The buckets changed under us and contradict the agent now: stop granting. Null: put right.
    * Writes still go through, so that leases can be released.
    */
-  onDrift(fault: Finding | null): void;
+  onDrift(fault: Drift | null): void;
+  /**
+   * A bucket is not the one that it was: somebody deleted it, and we or somebody else made it again. The
+   * entries and records of before are gone, though those who hold by them may not know yet. Once each
+   * time; not for what was found or made first.
+   */
+  onBucketRemade(): void;
+  /**
+   * The server does not let us do what an agent has to; null: it does again. Requests that were denied
+   * are unknown at once.
+   */
+  onDenied(denied: Finding | null): void;
 }
 
 /** The connection as it is now. */

@@ -12,6 +12,8 @@ export class Pause {
   #startMs = 0;
   #wake: (() => void) | null = null;
   #soon = false;
+  /** Whether a trigger came between two waits. */
+  #triggered = false;
   #ended = false;
 
   /** @param leastMs how long a wait lasts at least where it is only cut "soon", in milliseconds */
@@ -28,6 +30,8 @@ export class Pause {
     this.#soon = false;
     const cut = new Promise<void>((resolve) => (this.#wake = resolve));
     const cancel = this.#timers.after(delayMs, () => this.#wake?.());
+    if (this.#triggered) this.cutSoon();
+    this.#triggered = false;
     await (sooner === undefined ? cut : Promise.race([cut, sooner]));
     cancel();
     this.#wake = null;
@@ -44,9 +48,13 @@ export class Pause {
     this.cut();
   }
 
-  /** Ends the wait once it has lasted the least time: for triggers that may come in a storm. */
+  /**
+   * Ends the wait once it has lasted the least time, or the next one where there is none now: for
+   * triggers that may come in a storm.
+   */
   cutSoon(): void {
     const wake = this.#wake;
+    if (wake === null) this.#triggered = true;
     if (wake === null || this.#soon) return;
     this.#soon = true;
     const restMs = this.#startMs + this.#leastMs - this.#clock.bootMs();

@@ -19,6 +19,7 @@ export interface Request<T> {
 }
 
 interface Pending {
+  readonly subject: string;
   readonly decode: (reply: Msg) => Outcome<unknown>;
   readonly done: (outcome: Outcome<never>) => void;
   readonly deadlineMs: number;
@@ -33,8 +34,10 @@ export interface RequestsOptions {
   readonly timers: Timers;
   /** How long an answer is awaited, in milliseconds. The same for all, so the oldest is due first. */
   readonly timeoutMs: number;
-  /** Called when the coordinator refuses for a reason that is not a conflict. */
+  /** Called when the coordinator answered something else than an agent expects of its buckets. */
   onTrouble(): void;
+  /** Called with the subject of each request that was answered. */
+  onAnswer(subject: string): void;
 }
 
 /** The requests in flight of one connection. */
@@ -84,7 +87,8 @@ export class Requests {
       return;
     }
     const deadlineMs = clock.bootMs() + timeoutMs;
-    this.#pending.set(id, { decode: request.decode, done: request.done, deadlineMs });
+    const { subject, decode, done } = request;
+    this.#pending.set(id, { subject, decode, done, deadlineMs });
     if (!this.#timerSet) this.#setTimer(timeoutMs);
   }
 
@@ -98,13 +102,25 @@ export class Requests {
     for (const { done } of all) finish(done, outcome);
   }
 
+  /**
+   * The server denied a request on the subject: it becomes unknown now. So does every other one on it:
+   * which one was denied the server does not tell, and unknown is always true.
+   */
+  denied(subject: string, reason: string): void {
+    const outcome: Outcome<never> = { kind: "unknown", reason };
+    const all = [...this.#pending].filter(([_, pending]) => pending.subject === subject);
+    for (const [id] of all) this.#pending.delete(id);
+    for (const [_, { done }] of all) finish(done, outcome);
+  }
+
   #answered(reply: Msg): void {
     const id = Number(reply.subject.slice(this.#prefix.length));
     const pending = this.#pending.get(id);
     if (pending === undefined) return; // Too late: given up on, and its outcome told as unknown.
     this.#pending.delete(id);
     const outcome = pending.decode(reply) as Outcome<never>;
-    if (outcome.kind === "unknown") this.#options.onTrouble();
+    this.#options.onAnswer(pending.subject);
+    if (isTrouble(outcome)) this.#options.onTrouble();
     finish(pending.done, outcome);
   }
 
@@ -128,6 +144,14 @@ export class Requests {
     // What an outcome's receiver sent in turn may have set the timer already.
     if (oldest !== undefined && !this.#timerSet) this.#setTimer(oldest.deadlineMs - nowMs);
   }
+}
+
+/**
+ * Whether the bucket may not be what it was: it does not answer as it should, or has lost the entry
+ * that was expected, as one that was made again.
+ */
+function isTrouble(outcome: Outcome<unknown>): boolean {
+  return outcome.kind === "unknown" || (outcome.kind === "conflict" && outcome.lastRevision === 0);
 }
 
 /** Tells the outcome of a request that was never sent, but not before the call returned. */

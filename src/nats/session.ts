@@ -5,13 +5,14 @@
 import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import type { TenureRecord } from "../lease/tenure.ts";
 import { inspectBuckets, type Inspection } from "./buckets.ts";
-import type { Link } from "./link.ts";
+import { type Link, STREAM_ADVISORIES } from "./link.ts";
 import type { NatsOptions } from "./options.ts";
 import { Requests } from "./requests.ts";
 import type { Finding } from "./setup_error.ts";
 import { tenuresOf } from "./stream_config.ts";
 import { startsAnywhere } from "./versions.ts";
 import { TenureWatch, type WatchPosition } from "./watch.ts";
+import { streamOf } from "./wire.ts";
 
 /** How long an inspection's request may take, in milliseconds: making a replicated stream elects a leader. */
 const MANAGE_TIMEOUT_MS = 5_000;
@@ -32,8 +33,10 @@ export function requestTimeoutMs(ttlMs: number): number {
 /** What a session reports. */
 export interface SessionHooks {
   onTenure(store: string, record: TenureRecord): void;
-  /** The coordinator refused something for a reason that is not a conflict. */
+  /** The buckets may not be what they were. */
   onTrouble(): void;
+  /** A request on the subject was answered, whatever the answer. */
+  onAnswer(subject: string): void;
 }
 
 /** A connection in use. */
@@ -60,11 +63,23 @@ export class Session {
     this.#options = options;
     this.#hooks = hooks;
     this.#watch = new TenureWatch(link.nc, tenuresOf(options.bucket), hooks.onTenure);
+    this.#heed(options.bucket);
+    this.#heed(tenuresOf(options.bucket));
+  }
+
+  /** Hears when somebody makes, changes or deletes the bucket; where that is denied, looks tell later. */
+  #heed(bucket: string): void {
+    this.link.nc.subscribe(`${STREAM_ADVISORIES}${streamOf(bucket)}`, {
+      callback: (error) => {
+        if (error === null) this.#hooks.onTrouble();
+      },
+    });
   }
 
   /** Looks at the buckets, and makes those that are missing; see {@linkcode inspectBuckets}. */
   async inspect(wantedTtlMs: number | undefined): Promise<Inspection> {
     const { nc } = this.link;
+    this.link.forbidden = null; // what was denied earlier does not explain why this fails
     this.#jsm ??= await jetstreamManager(nc, { checkAPI: false, timeout: MANAGE_TIMEOUT_MS });
     return await inspectBuckets({
       jsm: this.#jsm,
@@ -88,6 +103,7 @@ export class Session {
       timers,
       timeoutMs: requestTimeoutMs(ttlMs),
       onTrouble: this.#hooks.onTrouble,
+      onAnswer: this.#hooks.onAnswer,
     });
     this.#measure();
   }

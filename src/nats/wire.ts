@@ -63,6 +63,11 @@ export function streamOf(bucket: string): string {
   return `KV_${bucket}`;
 }
 
+/** Where the stream's leader is asked for a message: never a follower, as direct gets would be. */
+export function readSubject(bucket: string): string {
+  return `$JS.API.STREAM.MSG.GET.${streamOf(bucket)}`;
+}
+
 interface ApiAnswer {
   readonly seq?: number;
   readonly error?: { readonly err_code?: number; readonly code?: number; description?: string };

@@ -6,14 +6,29 @@
 /** Descriptors the agent needs besides connections and lock files: coordinator, log, journal, epoll… */
 const RESERVED = 64;
 
-/** Connections that were told they cannot stay and may not have read it yet. */
-export const MAX_TURNED_AWAY = 64;
+/** Connections that were told they cannot stay and may not have read it yet: at least so many… */
+const MIN_TURNED_AWAY = 64;
+/** …and at most, where there are descriptors enough: as many as come in one burst by default. */
+const MAX_TURNED_AWAY = 1_024;
+/** The part of all descriptors that they may take. */
+const TURNED_AWAY_PART = 1 / 16;
 
 /** Requests in flight on a connection, besides guards that wait and what is done to their grants. */
 const OTHER_REQUESTS = 1_024;
 
 /** What the defaults of the two flags come to, and more. */
 const MIN_IN_FLIGHT = 16_384;
+
+/** How many connections that were turned away may linger to read why. */
+export function turnedAwayLimit(descriptors: number): number {
+  const part = Math.floor(descriptors * TURNED_AWAY_PART);
+  return Math.max(MIN_TURNED_AWAY, Math.min(part, MAX_TURNED_AWAY));
+}
+
+/** Descriptors for connections and lock files. */
+function freeOf(descriptors: number): number {
+  return descriptors - RESERVED - turnedAwayLimit(descriptors);
+}
 
 /**
  * How many connections to take when the process may open `descriptors` files: `wanted`, or as many as
@@ -23,13 +38,12 @@ const MIN_IN_FLIGHT = 16_384;
  * lock file that cannot be opened looks like a fault.
  */
 export function connectionLimit(wanted: number, descriptors: number): number {
-  const free = descriptors - RESERVED - MAX_TURNED_AWAY;
-  return Math.max(1, Math.min(wanted, Math.floor(free / 2)));
+  return Math.max(1, Math.min(wanted, Math.floor(freeOf(descriptors) / 2)));
 }
 
 /** How many lock files may be open at once: the half that connections leave. */
 export function lockLimit(descriptors: number): number {
-  return Math.max(1, Math.floor((descriptors - RESERVED - MAX_TURNED_AWAY) / 2));
+  return Math.max(1, Math.floor(freeOf(descriptors) / 2));
 }
 
 /**

@@ -8,7 +8,7 @@ import type { Refusal } from "../lease/errors.ts";
 import { type BoundPath, listenOnDescriptor, listenOnPath } from "./bind.ts";
 import { encodeError, NO_ID } from "./codec.ts";
 import { Connection } from "./connection.ts";
-import { connectionLimit, MAX_TURNED_AWAY } from "./limits.ts";
+import { connectionLimit, turnedAwayLimit } from "./limits.ts";
 import { Dispatcher } from "./dispatch.ts";
 import { descriptorOf } from "./handle.ts";
 import type { ConnectionHandle, Handlers } from "./handlers.ts";
@@ -65,7 +65,9 @@ export class SocketServer {
   readonly #server: Server;
   readonly #connections = new Set<Connection>();
   readonly #turns = new Turns();
+  /** Oldest first. */
   readonly #turnedAway = new Set<Socket>();
+  readonly #maxTurnedAway: number;
   #path: BoundPath | null = null;
   #reaper: ReturnType<typeof setInterval> | null = null;
   #lastId = 0;
@@ -74,6 +76,7 @@ export class SocketServer {
   constructor(options: ServerOptions) {
     this.#options = options;
     this.maxConnections = connectionLimit(options.maxConnections, options.descriptors);
+    this.#maxTurnedAway = turnedAwayLimit(options.descriptors);
     this.#dispatcher = new Dispatcher(options);
     this.#server = createServer(
       // Half-open, so that a client that has sent everything still gets its answers.
@@ -182,21 +185,26 @@ export class SocketServer {
   }
 
   /**
-   * Tells why, then closes. Closing at once would lose the reason where the client has sent something
-   * already; so it may linger, if not too many do.
+   * Tells why, and closes once the client has. A socket that is closed with something unread in it
+   * resets the connection, and a client whose writing fails may never read the reason. So what the
+   * client sends is read and dropped meanwhile; if too many linger so, who has had the most time goes.
    */
   #turnAway(socket: Socket, refusal: Refusal): void {
     this.#options.onTurnedAway?.(refusal);
-    socket.on("error", () => {});
-    socket.end(encodeError(NO_ID, errorObject(refusal)));
-    if (this.#turnedAway.size >= MAX_TURNED_AWAY) return void socket.destroy();
-    this.#turnedAway.add(socket);
     const timer = setTimeout(() => socket.destroy(), TURNED_AWAY_MS);
+    socket.on("error", () => {});
+    socket.on("end", () => socket.destroy());
     socket.on("close", () => {
       clearTimeout(timer);
       this.#turnedAway.delete(socket);
     });
     socket.resume();
+    socket.end(encodeError(NO_ID, errorObject(refusal)));
+    this.#turnedAway.add(socket);
+    if (this.#turnedAway.size <= this.#maxTurnedAway) return;
+    const [oldest] = this.#turnedAway;
+    this.#turnedAway.delete(oldest);
+    oldest.destroy();
   }
 
   #reap(): void {

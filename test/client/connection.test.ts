@@ -1,9 +1,17 @@
 import { describe, expect, test } from "bun:test";
 import { createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
-import { AgentError, AgentUnreachable, openConnection } from "../../src/client/mod.ts";
+import { requestLockedGrant } from "../../src/cli/guard/locked_grant.ts";
+import {
+  AgentError,
+  AgentUnreachable,
+  Connection,
+  openConnection,
+  openSocket,
+} from "../../src/client/mod.ts";
 import type { Handlers, Reply } from "../../src/socket/handlers.ts";
 import type { GuardResult, Notification, WatchResult } from "../../src/socket/protocol.ts";
+import { child } from "../support/child.ts";
 import { TemporaryDirectory, TestServer } from "../socket/support/server.ts";
 
 const HELD: Handlers = {
@@ -29,6 +37,21 @@ async function impostor(path: string, onConnection: (socket: Socket) => void): P
   return server;
 }
 
+/** Python that takes a connection whenever it is told to, says why it cannot stay, and closes. */
+const TURNS_AWAY = `
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+s.listen()
+print("listening")
+for _ in sys.stdin:
+    c, _ = s.accept()
+    c.sendall(b'{"jsonrpc":"2.0","id":null,"error":'
+              b'{"code":-32010,"message":"full","data":{"kind":"limit"}}}\\n')
+    c.close()
+    print("closed")
+`;
+
 async function failure(promise: Promise<unknown>): Promise<AgentError> {
   const error = await promise.then(() => null, (error) => error);
   expect(error).toBeInstanceOf(AgentError);
@@ -44,6 +67,33 @@ describe("Connection", () => {
       (_, i) => agent.call("held", { store: i % 2 ? "a" : "b" }),
     );
     expect(await Promise.all(calls)).toEqual(calls.map((_, i) => ({ held: i % 2 === 1 })));
+  });
+
+  test("call() throws why an agent turned it away that closed before it was asked", async () => {
+    using directory = new TemporaryDirectory();
+    const path = join(directory.path, "agent.sock");
+    const server = child(["python3", "-uc", TURNS_AWAY, path]);
+    await server.line();
+    try {
+      // Connected before the server takes it, closed when the call comes.
+      const socket = await openSocket({ socket: path });
+      server.say("take it");
+      await server.line();
+      const agent = new Connection(socket, { path });
+      expect(await failure(agent.call("held", { store: "a" }))).toMatchObject({
+        kind: "limit",
+        message: "full",
+      });
+      expect(await failure(agent.call("held", { store: "a" }))).toMatchObject({ kind: "limit" });
+      // The same for who asks for a lock.
+      const other = await openSocket({ socket: path });
+      server.say("take it");
+      await server.line();
+      expect(await failure(requestLockedGrant(other, { store: "a" } as never, path)))
+        .toMatchObject({ kind: "limit", message: "full" });
+    } finally {
+      await server.kill();
+    }
   });
 
   test("call() throws what the agent refused with", async () => {

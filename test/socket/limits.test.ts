@@ -35,6 +35,28 @@ for i, s in enumerate(crowd):
 print("%d kept, %d turned away" % (kept, len(crowd) - kept))
 `;
 
+/**
+ * Python that connects 300 times before it sends anything, and reads after it has sent everything:
+ * whoever is closed with a request unread sees a reset.
+ */
+const SIMULTANEOUS = `
+import socket, sys
+crowd = []
+for i in range(300):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(sys.argv[1])
+    crowd.append(s)
+for s in crowd:
+    s.sendall(b'{"jsonrpc":"2.0","id":1,"method":"held","params":{"store":"a"}}\\n')
+told = 0
+for s in crowd:
+    answer = b""
+    while data := s.recv(65536):
+        answer += data
+    told += b'"kind":"limit"' in answer
+print("%d were told limit, then the end" % told)
+`;
+
 function spawnLimited(descriptors: number, ...args: string[]) {
   const program = join(import.meta.dir, "support", "serve.ts");
   const shell = `ulimit -n ${descriptors}; exec "$0" "$@"`;
@@ -84,6 +106,14 @@ while data := s.recv(65536):
     late.request(1, "held", { store: "a" });
     expect((await late.message()).result).toEqual({ held: true });
     for (const client of clients) client.socket.destroy();
+  });
+
+  test("tells everybody of a crowd that comes at once, and resets nobody", async () => {
+    await using server = await TestServer.start(HELD, { maxConnections: 1 });
+    using first = await RawClient.connect(server.path);
+    first.request(1, "held", { store: "a" });
+    await first.message();
+    expect(await python(SIMULTANEOUS, server.path)).toBe("300 were told limit, then the end\n");
   });
 
   test("takes fewer connections when the process may open few files", async () => {

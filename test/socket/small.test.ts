@@ -2,7 +2,12 @@ import { describe, expect, test } from "bun:test";
 import { type Kind, KINDS } from "../../src/lease/errors.ts";
 import { takeActivationFd } from "../../src/socket/activation.ts";
 import { SocketError } from "../../src/socket/path_checks.ts";
-import { connectionLimit, inFlightLimit } from "../../src/socket/limits.ts";
+import {
+  connectionLimit,
+  inFlightLimit,
+  lockLimit,
+  turnedAwayLimit,
+} from "../../src/socket/limits.ts";
 import { errorObject, unknownMethod } from "../../src/socket/refusals.ts";
 import { suggest } from "../../src/socket/suggest.ts";
 
@@ -22,6 +27,19 @@ describe("takeActivationFd()", () => {
 
   test("refuses when several were passed", () => {
     expect(() => takeActivationFd({ LISTEN_PID: "10", LISTEN_FDS: "2" }, 10)).toThrow(SocketError);
+  });
+});
+
+describe("turnedAwayLimit()", () => {
+  test("grows with the descriptors, and leaves room for connections and locks", () => {
+    expect(turnedAwayLimit(256)).toBe(64);
+    expect(turnedAwayLimit(4_096)).toBe(256);
+    expect(turnedAwayLimit(Infinity)).toBe(1_024);
+    for (const descriptors of [256, 1_024, 4_096, 65_536]) {
+      const taken = turnedAwayLimit(descriptors) + connectionLimit(Infinity, descriptors) +
+        lockLimit(descriptors);
+      expect(taken).toBeLessThan(descriptors);
+    }
   });
 });
 

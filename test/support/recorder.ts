@@ -3,7 +3,7 @@
  * @module
  */
 import { NatsCoordinator } from "../../src/nats/coordinator.ts";
-import type { NatsListener, Problem, ReadyFacts } from "../../src/nats/listener.ts";
+import type { Drift, NatsListener, Problem, ReadyFacts } from "../../src/nats/listener.ts";
 import type { NatsOptions } from "../../src/nats/options.ts";
 import type { Finding } from "../../src/nats/setup_error.ts";
 import type { TenureRecord } from "../../src/lease/tenure.ts";
@@ -16,7 +16,10 @@ export class Recorder implements NatsListener {
   readonly connections: boolean[] = [];
   readonly ready: ReadyFacts[] = [];
   readonly problems: Problem[] = [];
-  readonly drifts: (Finding | null)[] = [];
+  readonly drifts: (Drift | null)[] = [];
+  readonly denials: (Finding | null)[] = [];
+  /** How often a bucket was found to be another one. */
+  remade = 0;
   readonly tenures: { readonly store: string; readonly record: TenureRecord }[] = [];
 
   onConnection(connected: boolean): void {
@@ -31,8 +34,14 @@ export class Recorder implements NatsListener {
   onProblem(problem: Problem): void {
     this.problems.push(problem);
   }
-  onDrift(fault: Finding | null): void {
+  onDrift(fault: Drift | null): void {
     this.drifts.push(fault);
+  }
+  onBucketRemade(): void {
+    this.remade++;
+  }
+  onDenied(denied: Finding | null): void {
+    this.denials.push(denied);
   }
 }
 

@@ -1,0 +1,167 @@
+/**
+ * What the server does not let this agent's user do, found out by trying it, and when it may again.
+ * @module
+ */
+import type { NatsConnection } from "@nats-io/transport-node";
+import type { Finding } from "./setup_error.ts";
+import { tenuresOf } from "./stream_config.ts";
+import { keyPrefix, RawHeaders, readSubject } from "./wire.ts";
+
+/** Something that the server just refused to do for us. */
+export interface Denial {
+  readonly operation: "publish" | "subscription";
+  readonly subject: string;
+}
+
+/** How long a probe's answer is awaited; one that does not come says nothing. In milliseconds. */
+const PROBE_TIMEOUT_MS = 1_500;
+
+/** How many subjects a message names. */
+const MAX_NAMED = 3;
+/** …and are kept, of each sort. */
+const MAX_KEPT = 100;
+
+/**
+ * The key that is probed. No store can have this name, and no program reads it.
+ */
+const PROBE_KEY = "=probe";
+
+/**
+ * Makes a write that no server can accept, for two reasons: it is for a stream of another name, and it
+ * expects a revision that no key ever has. So it stores nothing, and answers whether it may be sent.
+ */
+const IMPOSSIBLE = new RawHeaders(
+  "NATS/1.0\r\nNats-Expected-Stream: no-stream-has-this-name\r\n" +
+    `Nats-Expected-Last-Subject-Sequence: ${Number.MAX_SAFE_INTEGER}\r\n\r\n`,
+);
+
+/** Something that an agent cannot do without. */
+interface Need {
+  /** The permission, as it is written into a server's configuration. */
+  readonly subject: string;
+  /** What becomes of it without. */
+  readonly without: string;
+  /** Subjects that fall under it start so. */
+  readonly prefix: string;
+  readonly probe: { readonly subject: string; readonly payload: string; readonly write: boolean };
+  /** Whether its probe was denied when it was tried last. */
+  denied: boolean;
+  /** Subjects under it that were denied to requests, and not allowed since. */
+  readonly subjects: Set<string>;
+}
+
+/** What is denied on the connections to one coordinator. */
+export class Denials {
+  readonly #needs: readonly Need[];
+  readonly #tell: (finding: Finding | null) => void;
+  #told: string | undefined = undefined;
+
+  /** @param tell called with each new {@linkcode finding} */
+  constructor(bucket: string, tell: (finding: Finding | null) => void) {
+    this.#tell = tell;
+    const tenures = tenuresOf(bucket);
+    this.#needs = [
+      write(bucket, "no lease can be acquired, renewed or released"),
+      write(tenures, "no tenure can be recorded, so nothing can be granted"),
+      read(bucket, "nobody can be told who holds a store"),
+      read(tenures, "no tenure can be read, so nothing can be granted"),
+    ];
+  }
+
+  /** What is denied now, in words; null where nothing is. */
+  get finding(): Finding | null {
+    const denied = this.#needs.filter((need) => need.denied || need.subjects.size > 0);
+    if (denied.length === 0) return null;
+    const what = denied.map((need) => `${named(need)} (${need.without})`).join(", and to ");
+    const grant = denied.map(({ subject }) => subject).join(", ");
+    return {
+      check: "permissions",
+      message:
+        `The coordinator does not let this agent's user publish to ${what}; allow its user ` +
+        `to publish to ${grant} in the nats-server's configuration`,
+    };
+  }
+
+  /** Why a request on the subject fails, in words; notes it. */
+  note({ operation, subject }: Denial): string {
+    if (operation !== "publish") return `the coordinator denies subscribing to ${subject}`;
+    const need = this.#needs.find(({ prefix }) => subject.startsWith(prefix));
+    if (need !== undefined && need.subjects.size < MAX_KEPT) need.subjects.add(subject);
+    this.#tellNews();
+    return `the coordinator denies this agent's user publishing to ${subject}; allow it in the ` +
+      "nats-server's configuration";
+  }
+
+  /** A request on the subject was answered, so it is allowed. */
+  allow(subject: string): void {
+    let news = false;
+    for (const { subjects } of this.#needs) {
+      if (subjects.size > 0 && subjects.delete(subject)) news = true;
+    }
+    if (news) this.#tellNews();
+  }
+
+  /** A new connection: what was denied to requests on the old one may be allowed on it. */
+  begin(): void {
+    for (const { subjects } of this.#needs) subjects.clear();
+  }
+
+  /** Tries everything that is needed. Nothing that it sends is stored. */
+  async probe(nc: NatsConnection): Promise<void> {
+    await Promise.all(this.#needs.map(async (need) => {
+      const denied = await isDenied(nc, need.probe);
+      if (denied === null) return;
+      // Allowed again as a whole: so are the subjects that were denied when it was not.
+      if (need.denied && !denied) need.subjects.clear();
+      if (!denied) need.subjects.delete(need.probe.subject);
+      need.denied = denied;
+    }));
+    this.#tellNews();
+  }
+
+  #tellNews(): void {
+    const { finding } = this;
+    if (finding?.message === this.#told) return;
+    this.#told = finding?.message;
+    this.#tell(finding);
+  }
+}
+
+function write(bucket: string, without: string): Need {
+  const prefix = keyPrefix(bucket);
+  const probe = { subject: prefix + PROBE_KEY, payload: "", write: true };
+  return { subject: prefix + ">", without, prefix, probe, denied: false, subjects: new Set() };
+}
+
+function read(bucket: string, without: string): Need {
+  const subject = readSubject(bucket);
+  const payload = `{"last_by_subj":"${keyPrefix(bucket)}${PROBE_KEY}"}`;
+  const probe = { subject, payload, write: false };
+  return { subject, without, prefix: subject, probe, denied: false, subjects: new Set() };
+}
+
+function named({ denied, subject, subjects }: Need): string {
+  if (denied) return subject;
+  const more = subjects.size > MAX_NAMED ? ` and ${subjects.size - MAX_NAMED} more` : "";
+  return [...subjects].slice(0, MAX_NAMED).join(", ") + more;
+}
+
+/** Whether the server denies it; null where it does not say. */
+async function isDenied(
+  nc: NatsConnection,
+  { subject, payload, write }: Need["probe"],
+): Promise<boolean | null> {
+  try {
+    await nc.request(subject, payload, {
+      timeout: PROBE_TIMEOUT_MS,
+      ...(write ? { headers: IMPOSSIBLE.asOption() } : {}),
+    });
+    return false;
+  } catch (error) {
+    const { name, cause } = error as { name?: string; cause?: { name?: string } };
+    const violation = "PermissionViolationError";
+    if (name === violation || cause?.name === violation) return true;
+    // Nobody listens there now, which a server tells only those who may publish there.
+    return name === "NoRespondersError" || cause?.name === "NoRespondersError" ? false : null;
+  }
+}
