@@ -108,7 +108,8 @@ function filesOf({ credentials, tls }: NatsRunOptions): CredentialFiles {
   };
 }
 
-const REMADE = "A bucket was deleted and made again while agents ran: what was held in it is lost " +
+const REMADE =
+  "A bucket was deleted and made again while agents ran: what was held in it is lost " +
   "to its holders, and whoever holds a store next owes a grace. Find out who deleted it";
 
 function natsListener(

@@ -97,7 +97,8 @@ function explain(error: Error | undefined, servers: readonly string[]): Problem 
   return {
     fatal: false,
     check: "connection",
-    message: `Cannot connect to the coordinator at ${list}: ${why}. See whether a nats-server runs ` +
+    message:
+      `Cannot connect to the coordinator at ${list}: ${why}. See whether a nats-server runs ` +
       "there and can be reached from this host; tried again meanwhile",
   };
 }

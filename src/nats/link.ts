@@ -3,7 +3,11 @@
  * keep what is published while it dials again, and send it late; a new connection cannot.
  * @module
  */
-import { type NatsConnection, PermissionViolationError, type Status } from "@nats-io/transport-node";
+import {
+  type NatsConnection,
+  PermissionViolationError,
+  type Status,
+} from "@nats-io/transport-node";
 import type { Credentials } from "./credentials.ts";
 import type { Denial } from "./denials.ts";
 import { dial } from "./transport.ts";
