@@ -50,8 +50,14 @@ const DESCRIPTION =
 const HELP = `
 COMMAND runs in a process group of its own and keeps stdin, stdout, stderr and the terminal; signals
 go through to it. When its lease goes, its processes get SIGTERM in time and SIGKILL at the deadline,
-and the exit status is 79; so they do if \`agent guard\` itself is killed. When COMMAND ends but
-leaves processes running, these keep the lock (the store stays busy on this host), but no lease.
+and the exit status is 79; so they do if \`agent guard\` itself is killed. Once asked to end, they are
+ended, even if the lease is renewed after all. When COMMAND ends but leaves processes running, these
+keep the lock (the store stays busy on this host), but no lease.
+
+Not found, and so not ended: with no cgroup v2 that the caller may use, and \`agent guard\` killed as
+well, a process that left its process group, its parents and its environment, and closed the lock (or
+runs under --shared); and what others run for COMMAND (systemd-run, containers, other hosts). Not ended
+without a cgroup: a process of another user, which the caller may not signal; it is named.
 
 COMMAND's environment:
   ZIT_LEASE_STORE, ZIT_LEASE_NODE   the store, and this node's name
@@ -59,7 +65,8 @@ COMMAND's environment:
   ZIT_LEASE_TOKEN                   for \`agent verify\`, right before a write becomes visible
   ZIT_LEASE_LOCK_FD                 the descriptor that holds the lock; leave it open
   ZIT_LEASE_GUARDS                  marks by which a guard finds its processes
-  ZIT_LEASE_UNGUARDED               with --unguarded only: the reason, and none of the others
+  ZIT_LEASE_UNGUARDED               why it runs unguarded: with --unguarded, and none of the others;
+                                    under a standalone agent, and all of the others
   ZIT_AGENT_SOCKET                  the agent's socket
 
 Examples:

@@ -64,7 +64,9 @@ function tryConnect(path: string, timeoutMs: number): Promise<Socket | null> {
     function failed(error: NodeJS.ErrnoException) {
       clearTimeout(timer);
       socket.destroy();
-      if (error.code === "EAGAIN") resolve(null);
+      // Reset: taken, told why it cannot stay, and closed, all before the runtime looked. What it was
+      // told is lost; the next one may stay, or read why not.
+      if (error.code === "EAGAIN" || error.code === "ECONNRESET") resolve(null);
       else reject(unreachable(path, error));
     }
     socket.once("error", failed);

@@ -67,21 +67,28 @@ export class Connection {
   #unsent = "";
   /** Why there are no more answers; undefined while there are, null if we closed. */
   #end: AgentError | null | undefined = undefined;
+  /** Whether what the agent said before it was asked has been read. */
+  #looked = false;
 
   /** Takes over `socket`, which is connected. Most callers want `openConnection` instead. */
   constructor(socket: Socket, options: ConnectionOptions) {
     this.#socket = socket;
     this.#path = options.path;
     socket.on("data", (chunk: Buffer) => this.#read(chunk));
-    socket.on("error", (error) => this.#finish(this.#lost(error)));
+    let cause: Error | undefined;
+    socket.on("error", (error) => cause = error);
     this.closed = new Promise((resolve) => {
       socket.on("close", () => {
-        this.#finish(this.#lost());
+        this.#finish(this.#lost(cause));
         resolve(this.#end!);
       });
     });
     if (options.received !== undefined) this.#read(Buffer.from(options.received));
     socket.resume(); // it comes paused
+    afterReading(() => {
+      this.#looked = true;
+      this.#flush();
+    });
   }
 
   /**
@@ -141,14 +148,14 @@ export class Connection {
   }
 
   #send(line: string): void {
-    if (this.#unsent === "") queueMicrotask(() => this.#flush());
+    if (this.#unsent === "" && this.#looked) queueMicrotask(() => this.#flush());
     this.#unsent += line;
   }
 
   #flush(): void {
     const text = this.#unsent;
     this.#unsent = "";
-    if (!this.#socket.destroyed) this.#socket.write(text);
+    if (text !== "" && !this.#socket.destroyed) this.#socket.write(text);
   }
 
   #read(chunk: Buffer): void {
@@ -239,6 +246,16 @@ export class Connection {
     }
     this.#pending.clear();
   }
+}
+
+/**
+ * Calls `then` once what already lies in a socket that was just resumed has been read. An agent that
+ * turns a connection away says why and closes; writing to it fails, and the runtime then closes the
+ * socket with the reason unread in it.
+ */
+function afterReading(then: () => void): void {
+  // The first comes before the event loop looks at its sockets, the second after.
+  setImmediate(() => setImmediate(then));
 }
 
 function checkLength(method: Method, line: string): void {

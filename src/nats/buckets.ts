@@ -164,10 +164,12 @@ async function create(options: BucketsOptions, wanted: Wanted): Promise<StreamIn
           `${(error as Error).message}. Add servers, or give fewer --replicas`,
       );
     }
-    // A cluster with a server away looks like one that is too small. Where the other bucket has its
-    // copies, this one had them, too: one that is made again in an outage must not be left with one.
-    if (await replicasOf(options, wanted.sibling) > 1) throw error;
-    return await jsm.streams.add(await wanted.config(1));
+    // A cluster of which a server is away, or was a minute ago, looks like one that is too small.
+    // Where the other bucket has copies this one had them, too: made again in or after an outage, it
+    // must not be left with one. As many as the other, or not now.
+    return await jsm.streams.add(
+      await wanted.config(await replicasOf(options, wanted.sibling) || 1),
+    );
   }
 }
 

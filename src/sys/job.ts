@@ -110,6 +110,16 @@ export function signalProcess(pid: number, signal: number): void {
   }
 }
 
+/** Whether a process is there and we have the right to signal it. */
+export function maySignal(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** Our own process group. */
 export function ownGroup(): number {
   return libc.getpgrp();

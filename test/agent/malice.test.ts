@@ -86,8 +86,8 @@ test(
     console.log({ elsewhere, attacked });
     expect(attacked.sent).toBe(LINES);
     expect(attacked.answered).toBeGreaterThan(LINES / 20);
-    // Below some milliseconds it is the scheduler that is measured.
-    expect(attacked.p99).toBeLessThan(5 * Math.max(elsewhere.p99, 15));
+    // Below a tenth of a second it is the machine's scheduler that is measured: starving takes longer.
+    expect(attacked.p99).toBeLessThan(5 * Math.max(elsewhere.p99, 100));
     expect(attacked.maxRss).toBeLessThan(MAX_RSS_BYTES);
     await until("nothing of it is left", async () => {
       const { counts } = await client.call("status", {});

@@ -2,13 +2,17 @@
  * What an operator does to the records, well-meaning or not; and the follower that notes tenures.
  * @module
  */
-import { jetstream, type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
+import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
 import type { HistoryFile } from "./history.ts";
 import { OPERATOR } from "./servers.ts";
 
 const STREAM = "KV_leases";
 const TENURES = "KV_leases-tenures";
+const SUBJECTS = "$KV.leases-tenures.";
+
+/** How often to look for a new tenure record. */
+const FOLLOW_MS = 100;
 
 /** How long an operator waits for an answer before they give up. */
 const PATIENCE_MS = 3_000;
@@ -91,28 +95,41 @@ export class ChaosOperator {
     await this.#follower;
   }
 
-  /** Notes every tenure record, in order, across outages. */
+  /**
+   * Notes every tenure record, in order. Asked for one by one: a consumer may hang after an election,
+   * and what is overwritten meanwhile would be missed.
+   */
   async #follow(): Promise<void> {
-    const js = jetstream(this.#nc);
     while (this.#following) {
       try {
-        const consumer = await js.consumers.get(TENURES, { opt_start_seq: this.#seen + 1 });
-        const messages = await consumer.consume();
-        for await (const message of messages) {
-          this.#seen = message.seq;
-          const record = message.json<{ node: string; epoch: number; released_at?: string }>();
-          this.#history.note({
-            kind: "tenure",
-            store: message.subject.slice("$KV.leases-tenures.".length),
-            node: record.node,
-            epoch: record.epoch,
-            closed: record.released_at !== undefined,
-          });
+        const message = await this.#jsm.streams.getMessage(TENURES, {
+          seq: this.#seen + 1,
+          next_by_subj: `${SUBJECTS}>`,
+        } as { seq: number }); // The library's types know only half of the request.
+        if (message !== null) {
+          this.#note(message);
+          continue;
         }
       } catch {
         // No bucket yet, no leader now, or the end.
       }
-      await Bun.sleep(200);
+      await Bun.sleep(FOLLOW_MS);
     }
+  }
+
+  #note({ seq, subject, data }: { seq: number; subject: string; data: Uint8Array }): void {
+    this.#seen = seq;
+    const record = JSON.parse(new TextDecoder().decode(data)) as {
+      node: string;
+      epoch: number;
+      released_at?: string;
+    };
+    this.#history.note({
+      kind: "tenure",
+      store: subject.slice(SUBJECTS.length),
+      node: record.node,
+      epoch: record.epoch,
+      closed: record.released_at !== undefined,
+    });
   }
 }

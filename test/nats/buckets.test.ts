@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { jetstream, type StreamConfig } from "@nats-io/jetstream";
 import { Kvm } from "@nats-io/kv";
 import { nanos } from "@nats-io/transport-node";
-import { firstRevision, leasesConfig } from "../../src/nats/stream_config.ts";
+import { firstRevision, leasesConfig, tenuresConfig } from "../../src/nats/stream_config.ts";
 import { value } from "../contract/coordinator.ts";
 import { Admin } from "../support/admin.ts";
 import { NatsCluster, NatsServer } from "../support/nats.ts";
@@ -118,6 +118,17 @@ describe("creating the buckets", () => {
     expect(problem).toMatchObject({ fatal: true, exit: 78 });
     expect(problem.message).toContain("with 3 replicas");
   }, TEST_MS);
+
+  test("has as many replicas as the other bucket where three are refused", async () => {
+    // What a cluster says of which a server is away: there are not enough for three.
+    await using cluster = await NatsCluster.start(2);
+    await using admin = await Admin.connect(cluster.urls[0]);
+    await admin.jsm.streams.add({ ...tenuresConfig("leases", { replicas: 2 }) });
+    await using subject = await Subject.connect({ urls: cluster.urls });
+    const info = await admin.jsm.streams.info("KV_leases");
+    expect(info.config.num_replicas).toBe(2);
+    value(await subject.put("s", 0));
+  }, 120_000);
 
   test("keeps three replicas in a cluster of three", async () => {
     await using cluster = await NatsCluster.start(3);

@@ -95,7 +95,9 @@ export class SimMemory implements HostMemory {
   }
 
   lingerUntilMs(store: string): number {
-    return this.#mutations.journal ? this.#dir.left.get(store) ?? 0 : 0;
+    // Both tell of what gone clients left running: the lock that it has, and the journal.
+    const { journal, lockProbe } = this.#mutations;
+    return journal && lockProbe ? this.#dir.left.get(store) ?? 0 : 0;
   }
 
   beginGrant(

@@ -4,9 +4,8 @@
  */
 import { constants } from "node:os";
 import { bootTimeMs } from "../../sys/boot_time.ts";
-import type { Cgroup } from "../../sys/cgroup.ts";
 import { signalGroup, signalProcess } from "../../sys/job.ts";
-import { stepAt } from "./plan.ts";
+import { ending, stepAt } from "./plan.ts";
 import type { Hold } from "./plan.ts";
 import { membersOf } from "./sweep.ts";
 import type { Target } from "./sweep.ts";
@@ -30,8 +29,8 @@ export interface EnforcerOptions {
   readonly lateMs?: number;
   /** Last resort before the command is asked to end for want of news: a newer hold, or null. */
   readonly reprieve?: () => Promise<Hold | null>;
-  /** Called at the first signal that the command is sent. */
-  readonly onAct?: () => void;
+  /** Called once, right before the command is asked to end, with the hold as it stays from then on. */
+  readonly onAct?: (hold: Hold) => void;
 }
 
 /** Watches the clock for one command. */
@@ -48,19 +47,30 @@ export class Enforcer {
     this.#options = options;
   }
 
-  /** Whether the command was told to end, or killed. */
+  /** Whether the command was asked to end, or killed, by us or by the other enforcer. */
   get acted(): boolean {
     return this.#acted;
   }
 
   /** More is known of where the command's processes are. */
-  setPlace(place: { readonly group: number | null; readonly cgroup: Cgroup | null }): void {
+  setPlace(place: Pick<Target, "group" | "cgroup" | "lock">): void {
     this.#target = { ...this.#target, ...place };
   }
 
-  /** The lease's newest state. */
+  /**
+   * The lease's newest state. One in which the command is asked to end already comes from the other
+   * enforcer: this one then asks no more, but kills. After that there is no other.
+   */
   update(hold: Hold): void {
-    this.#hold = hold;
+    // Null after a pause: then the caller's is the one that stays.
+    if (!this.#acted || this.#hold === null) this.#hold = hold;
+    if (hold.endingSinceMs !== null) this.#decide();
+    this.look();
+  }
+
+  /** The lease is gone: asks the command to end now. */
+  end(): void {
+    this.#ask();
     this.look();
   }
 
@@ -93,7 +103,7 @@ export class Enforcer {
   #end(): void {
     const { reprieve } = this.#options;
     if (this.#acted || this.#askingForReprieve) return;
-    if (reprieve === undefined || this.#hold?.lostAtMs !== null) return this.#ask();
+    if (reprieve === undefined) return this.#ask();
     this.#askingForReprieve = true;
     reprieve().catch(() => null).then((hold) => {
       this.#askingForReprieve = false;
@@ -105,7 +115,7 @@ export class Enforcer {
   /** Once only: a second SIGTERM means "at once, without cleaning up" to many programs. */
   #ask(): void {
     if (this.#acted || this.#hold === null) return;
-    this.#act();
+    this.#decide();
     const { group } = this.#target;
     if (group !== null) signalGroup(group, SIGTERM);
     for (const each of membersOf(this.#target)) {
@@ -116,7 +126,7 @@ export class Enforcer {
   }
 
   #kill(): void {
-    this.#act();
+    this.#decide();
     const { group } = this.#target;
     // The groups at once, before the slower look at every process.
     if (group !== null) signalGroup(group, SIGKILL);
@@ -127,9 +137,11 @@ export class Enforcer {
     if (members.length > 0) this.#timer = setTimeout(() => this.look(), SWEEP_EVERY_MS);
   }
 
-  #act(): void {
-    if (this.#acted) return;
+  /** From here on it is settled when the command is killed. */
+  #decide(): void {
+    if (this.#acted || this.#hold === null) return;
     this.#acted = true;
-    this.#options.onAct?.();
+    this.#hold = ending(this.#hold, bootTimeMs());
+    this.#options.onAct?.(this.#hold);
   }
 }

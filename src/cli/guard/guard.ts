@@ -44,8 +44,22 @@ export async function guard(request: GuardRequest): Promise<number> {
   // Started first, so that it comes up while the agent is asked.
   const watchdog = new WatchdogLink(mark);
   const grant = await ask(request, socket, command);
+  const { unguarded } = grant.result;
+  if (unguarded !== null) {
+    const { sayUnguarded } = await import("./unguarded.ts");
+    sayUnguarded(store, unguarded, " (the agent is standalone: no other host is kept out)");
+  }
   const killAfterMs = request.killAfter ?? null;
-  return await new Wrapper({ command, grant, socket, mark, killAfterMs, signals, watchdog }).run();
+  return await new Wrapper({
+    command,
+    grant,
+    shared: request.shared ?? false,
+    socket,
+    mark,
+    killAfterMs,
+    signals,
+    watchdog,
+  }).run();
 }
 
 async function ask(

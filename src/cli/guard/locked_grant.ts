@@ -11,13 +11,15 @@ import { agentError } from "../../client/errors.ts";
 import { AgentUnreachable, Connection } from "../../client/mod.ts";
 import type { GuardParams, GuardResult, Notification } from "../../client/mod.ts";
 import { whenReadable } from "../../sys/readable.ts";
-import { receiveWithDescriptors } from "../../sys/unix_socket.ts";
+import { peerOf, receiveWithDescriptors } from "../../sys/unix_socket.ts";
 
 /** A grant, its lock, and the connection on which it lives. */
 export interface LockedGrant {
   readonly result: GuardResult;
   /** Ours; null where the agent sent none. */
   readonly lockFd: number | null;
+  /** The process at the other end of the connection; 0 where it cannot be seen. */
+  readonly agentPid: number;
   /** The agent's TTL in ms; null where it did not tell. */
   readonly ttlMs: number | null;
   readonly connection: Connection;
@@ -66,12 +68,23 @@ export function requestLockedGrant(
         stop();
         socket.off("error", onGone);
         const { rest, ...found } = grant;
-        resolve({ ...found, connection: new Connection(socket, { path, received: rest }) });
+        const agentPid = peerOf(fd).pid;
+        resolve({
+          ...found,
+          agentPid,
+          connection: new Connection(socket, { path, received: rest }),
+        });
       } catch (error) {
         fail(error);
       }
     });
     socket.on("error", onGone);
+    try {
+      // An agent that turns us away has said so by now: once writing failed, nothing can be read.
+      reader.read();
+    } catch (error) {
+      return fail(error);
+    }
     // The TTL decides when the command is asked to end; it is answered at once, from memory.
     const status = { jsonrpc: "2.0", id: "status", method: "status" };
     const guard = { jsonrpc: "2.0", id: "guard", method: "guard", params };
@@ -92,7 +105,7 @@ class AnswerReader {
   }
 
   /** Reads what is there; returns the grant once it came. */
-  read(): (Omit<LockedGrant, "connection"> & { rest: Uint8Array }) | null {
+  read(): (Omit<LockedGrant, "connection" | "agentPid"> & { rest: Uint8Array }) | null {
     for (;;) {
       const received = receiveWithDescriptors(this.#fd, CHUNK_BYTES);
       if (received === null) return null;

@@ -11,8 +11,11 @@ export interface Hold {
   readonly deadlineMs: number;
   /** How long before the deadline the command is asked to end. */
   readonly killAfterMs: number;
-  /** When the lease was found to be gone (a conflict); null while it is not. */
-  readonly lostAtMs: number | null;
+  /**
+   * When the command was asked to end; null while it may run on. From then on the hold stays as it is:
+   * what was asked to end ends, whatever becomes of the lease.
+   */
+  readonly endingSinceMs: number | null;
 }
 
 /** What to do now, and when to look again. `end` asks the command to end, `kill` gives it no choice. */
@@ -29,14 +32,27 @@ const KILL_LEAD_MS = 20;
 
 /** What the clock says about a command under `hold`. */
 export function stepAt(hold: Hold, nowMs: number): Step {
-  const endAtMs = hold.lostAtMs ?? hold.deadlineMs - hold.killAfterMs;
-  const lastMs = hold.deadlineMs - KILL_LEAD_MS;
-  const killAtMs = hold.lostAtMs === null
-    ? lastMs
-    : Math.min(hold.lostAtMs + hold.killAfterMs, lastMs);
+  const endAtMs = hold.endingSinceMs ?? hold.deadlineMs - hold.killAfterMs;
+  const killAtMs = killTimeMs(hold);
   if (nowMs >= killAtMs) return { kind: "kill" };
   if (nowMs >= endAtMs) return { kind: "end", untilMs: killAtMs };
   return { kind: "run", untilMs: endAtMs };
+}
+
+/** When whatever still runs is killed. */
+export function killTimeMs({ deadlineMs, killAfterMs, endingSinceMs }: Hold): number {
+  const lastMs = deadlineMs - KILL_LEAD_MS;
+  return endingSinceMs === null ? lastMs : Math.min(endingSinceMs + killAfterMs, lastMs);
+}
+
+/** The hold of a command that is asked to end now. */
+export function ending(hold: Hold, nowMs: number): Hold {
+  return hold.endingSinceMs === null ? { ...hold, endingSinceMs: nowMs } : hold;
+}
+
+/** The hold after the lease was renewed. */
+export function renewed(hold: Hold, deadlineMs: number): Hold {
+  return hold.endingSinceMs === null ? { ...hold, deadlineMs } : hold;
 }
 
 /**

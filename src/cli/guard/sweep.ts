@@ -5,12 +5,15 @@
  * environment it was started with. So each guard adds a mark of its own to `ZIT_LEASE_GUARDS`, and
  * who carries it came from that command; and so do the children of whoever did. While the wrapper
  * lives, orphans become its children, which makes the search complete. When only the watchdog is
- * left, it misses a process that left the group, started a program with a cleared environment, and
- * whose parents have all ended. The command's cgroup has that, too, where one could be made.
+ * left, a process that left the group, started a program with a cleared environment, and whose
+ * parents have all ended is found by its share in the lock, or in the command's cgroup, where one
+ * could be made. Only without a cgroup, and if it closed the lock as well, it is missed.
  * @module
  */
 import { closeSync, openSync, readdirSync, readSync } from "node:fs";
 import type { Cgroup } from "../../sys/cgroup.ts";
+import { hasLock } from "./lock_holders.ts";
+import type { LockMark } from "./lock_holders.ts";
 
 /** Carries the marks, outermost guard first, separated by colons. */
 export const MARKS_VARIABLE = "ZIT_LEASE_GUARDS";
@@ -23,6 +26,8 @@ export interface Target {
   readonly group: number | null;
   /** Null where none could be made. */
   readonly cgroup: Cgroup | null;
+  /** Null where the lock does not show whose a process is: shared with other commands, or not there. */
+  readonly lock: LockMark | null;
   /** A process whose children are of the command, and those of its children that are not. */
   readonly parent?: { readonly pid: number; readonly except: ReadonlySet<number> };
 }
@@ -39,6 +44,8 @@ interface Process {
   readonly pid: number;
   readonly parent: number;
   readonly group: number;
+  /** In clock ticks since boot. */
+  readonly startTime: number;
   readonly marks: readonly string[];
 }
 
@@ -46,18 +53,21 @@ const CHUNK_BYTES = 64 * 1_024;
 
 /** The living processes of a command, never ourselves. */
 export function membersOf(target: Target): Member[] {
-  const { mark, group, parent, cgroup } = target;
+  const { mark, group, parent, cgroup, lock } = target;
   const caught = new Set(cgroup?.pids());
   const members = new Set<number>();
   const processes = livingProcesses();
   const belongs = (each: Process) =>
     each.group === group || each.marks.includes(mark) || members.has(each.parent) ||
     caught.has(each.pid) ||
-    (each.parent === parent?.pid && !parent.except.has(each.pid));
+    (each.parent === parent?.pid && !parent.except.has(each.pid)) ||
+    (lock !== null && hasLock(each.pid, each.startTime, lock));
   // Children may be listed before their parents: again, until nobody was added.
   for (let before = -1; before !== members.size;) {
     before = members.size;
-    for (const each of processes) if (belongs(each)) members.add(each.pid);
+    for (const each of processes) {
+      if (!members.has(each.pid) && belongs(each)) members.add(each.pid);
+    }
   }
   return processes.filter(({ pid }) => members.has(pid)).map(({ pid, group, marks }) => ({
     pid,
@@ -80,9 +90,17 @@ function livingProcesses(): Process[] {
     const stat = readAll(`/proc/${pid}/stat`)?.toString("latin1");
     if (stat === undefined) continue;
     // The command, in parentheses, may itself hold parentheses: fields go on after the last.
-    const [state, parent, group] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    if (state === "Z" || state === "X") continue;
-    processes.push({ pid, parent: Number(parent), group: Number(group), marks: marksOf(pid) });
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    const [state, parent, group] = fields;
+    // A main thread that ended while others run shows as Z as well: that process still lives.
+    if (state === "X" || (state === "Z" && Number(fields[17]) <= 1)) continue;
+    processes.push({
+      pid,
+      parent: Number(parent),
+      group: Number(group),
+      startTime: Number(fields[19]),
+      marks: marksOf(pid),
+    });
   }
   return processes;
 }

@@ -11,6 +11,11 @@ import { guardedEnvironment, restoreDescriptorLimit } from "./environment.ts";
 import { Job } from "./job.ts";
 import type { Signals } from "./signals.ts";
 
+/** One line, always in this form: whoever audits logs looks for it. `how` may say more. */
+export function sayUnguarded(store: string, reason: string, how = ""): void {
+  say(`UNGUARDED store=${store} reason=${JSON.stringify(reason)}${how}`);
+}
+
 /** Runs the command and returns its exit status. */
 export async function runUnguarded(options: {
   readonly command: GuardedCommand;
@@ -21,9 +26,10 @@ export async function runUnguarded(options: {
   const { command, store, signals } = options;
   const reason = options.reason.trim();
   if (reason === "") throw usage("--unguarded needs a reason: why no lease is needed here.");
-  // One line, always in this form: whoever audits logs looks for it.
-  say(`UNGUARDED store=${store} reason=${JSON.stringify(reason)}`);
+  sayUnguarded(store, reason);
   restoreDescriptorLimit();
+  let job: Job | null = null;
+  signals.forwardTo((signal) => job?.forward(signal));
   let group: number;
   try {
     group = startJob({
@@ -34,7 +40,6 @@ export async function runUnguarded(options: {
     const why = (error as Error).message;
     throw new Failure(`Cannot run ${commandOf(command)}: ${why}`, EXIT.notExecutable);
   }
-  const job = new Job(group, {});
-  signals.forwardTo((signal) => job.forward(signal));
+  job = new Job(group, {});
   return (await job.ended).status;
 }

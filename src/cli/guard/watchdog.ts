@@ -6,14 +6,17 @@
  * when the wrapper says that all is done, or when there is nothing left to end.
  * @module
  */
+import { writeSync } from "node:fs";
 import { Cgroup } from "../../sys/cgroup.ts";
 import { Enforcer } from "./enforcer.ts";
+import type { Hold } from "./plan.ts";
 import { askAgent } from "./reprieve.ts";
-import { STATE_VARIABLE } from "./watchdog_state.ts";
+import { linesOf, STATE_VARIABLE } from "./watchdog_state.ts";
 import type { WatchdogReport, WatchdogState } from "./watchdog_state.ts";
 
 /** The wrapper asks the command to end at the planned time; the watchdog only if it did not. */
 const AFTER_THE_WRAPPER_MS = 150;
+const STDOUT = 1;
 /** How often to look whether an orphaned command still runs, so as not to stay for nothing. */
 const ORPHAN_LOOK_MS = 500;
 
@@ -32,20 +35,11 @@ export async function runWatchdog(): Promise<void> {
   await watchdog.orphaned();
 }
 
-async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const chunk of stream) {
-    const lines = (text + decoder.decode(chunk, { stream: true })).split("\n");
-    text = lines.pop()!;
-    yield* lines;
-  }
-}
-
 class Watchdog {
   readonly #wrapper: number;
   #state: WatchdogState | null = null;
   #enforcer: Enforcer | null = null;
+  #ending: Hold | null = null;
 
   constructor(wrapper: number) {
     this.#wrapper = wrapper;
@@ -53,21 +47,35 @@ class Watchdog {
 
   /** Takes news; returns whether it was the last. */
   take(state: WatchdogState): boolean {
+    const asked = state.question > (this.#state?.question ?? 0);
     this.#state = state;
+    if (asked) this.#report(state.question);
     if (state.done) {
       this.#enforcer?.stop();
-      const report: WatchdogReport = { acted: this.#enforcer?.acted ?? false };
-      process.stdout.write(`${JSON.stringify(report)}\n`);
       return true;
     }
-    this.#enforcer ??= new Enforcer({ mark: state.mark, group: state.group, cgroup: null }, {
+    this.#enforcer ??= new Enforcer({ mark: state.mark, group: null, cgroup: null, lock: null }, {
       lateMs: AFTER_THE_WRAPPER_MS,
       reprieve: () => askAgent(this.#state!, this.#wrapper),
+      onAct: (hold) => {
+        this.#ending = hold;
+        this.#report(null);
+      },
     });
     const cgroup = state.cgroup === null ? null : Cgroup.at(state.cgroup);
-    this.#enforcer.setPlace({ group: state.group, cgroup });
+    this.#enforcer.setPlace({ group: state.group, cgroup, lock: state.lock });
     if (state.hold !== null) this.#enforcer.update(state.hold);
     return false;
+  }
+
+  /** Written before the command can have noticed anything; nobody may be left to read it. */
+  #report(answer: number | null): void {
+    const report: WatchdogReport = { answer, ending: this.#ending };
+    try {
+      writeSync(STDOUT, `${JSON.stringify(report)}\n`);
+    } catch {
+      // EPIPE: the wrapper was killed.
+    }
   }
 
   /** The wrapper is gone without a word: stays until the command is, too. */

@@ -3,13 +3,14 @@
  * @module
  */
 import { say } from "../output.ts";
-import { STATE_VARIABLE, WATCHDOG_COMMAND } from "./watchdog_state.ts";
+import type { Hold } from "./plan.ts";
+import { linesOf, STATE_VARIABLE, WATCHDOG_COMMAND } from "./watchdog_state.ts";
 import type { WatchdogReport, WatchdogState } from "./watchdog_state.ts";
 
 /** A watchdog that keeps dying is not started for ever. */
 const MAX_STARTS = 3;
 /** It answers in a millisecond; a machine that is too busy must not hold up the exit status. */
-const REPORT_WITHIN_MS = 500;
+const ANSWER_WITHIN_MS = 500;
 
 /** The watchdog of one guarded command. */
 export class WatchdogLink {
@@ -18,11 +19,27 @@ export class WatchdogLink {
   #state: WatchdogState;
   #process: ReturnType<typeof startProcess>;
   #starts = 1;
+  #onEnding: (hold: Hold) => void = () => {};
+  #answered: () => void = () => {};
 
   /** Starts it at once: it is ready by the time that the grant is there. */
   constructor(mark: string) {
-    this.#state = { mark, group: null, cgroup: null, hold: null, grant: null, done: false };
+    this.#state = {
+      mark,
+      group: null,
+      cgroup: null,
+      lock: null,
+      hold: null,
+      grant: null,
+      done: false,
+      question: 0,
+    };
     this.#process = this.#start();
+  }
+
+  /** `listener` is called when the watchdog asks the command to end, with the hold as it stays. */
+  onEnding(listener: (hold: Hold) => void): void {
+    this.#onEnding = listener;
   }
 
   /** Tells what changed. */
@@ -36,12 +53,19 @@ export class WatchdogLink {
     this.tell({ done: true });
   }
 
-  /** As {@linkcode dismiss}, but waits for what it reports. */
-  async report(): Promise<WatchdogReport> {
-    this.dismiss();
-    const text = new Response(this.#process.stdout).json() as Promise<WatchdogReport>;
-    const late = Bun.sleep(REPORT_WITHIN_MS).then(() => ({ acted: false }));
-    return await Promise.race([text.catch(() => ({ acted: false })), late]);
+  /** Resolves when all that the watchdog did so far was told to the listener. */
+  async hear(): Promise<void> {
+    const answer = new Promise<void>((resolve) => this.#answered = resolve);
+    this.tell({ question: this.#state.question + 1 });
+    await Promise.race([answer, Bun.sleep(ANSWER_WITHIN_MS)]);
+  }
+
+  async #listen(stdout: ReadableStream<Uint8Array>): Promise<void> {
+    for await (const line of linesOf(stdout)) {
+      const { answer, ending } = JSON.parse(line) as WatchdogReport;
+      if (ending !== null) this.#onEnding(ending);
+      if (answer === this.#state.question) this.#answered();
+    }
   }
 
   #send(): void {
@@ -69,6 +93,7 @@ export class WatchdogLink {
   #start(): ReturnType<typeof startProcess> {
     const child = startProcess(this.#state, () => this.#died());
     this.pids.add(child.pid);
+    void this.#listen(child.stdout);
     return child;
   }
 }

@@ -18,10 +18,13 @@ import type { GuardedCommand } from "./command.ts";
 import { freeDescriptor } from "./descriptor.ts";
 import { Enforcer } from "./enforcer.ts";
 import { guardedEnvironment, restoreDescriptorLimit } from "./environment.ts";
+import { untilNobodyRuns } from "./last_member.ts";
 import { Job } from "./job.ts";
 import type { Ending } from "./job.ts";
 import type { LockedGrant } from "./locked_grant.ts";
-import { killAfterMs } from "./plan.ts";
+import { lockMark } from "./lock_holders.ts";
+import type { LockMark } from "./lock_holders.ts";
+import { killAfterMs, killTimeMs, renewed, stepAt } from "./plan.ts";
 import type { Hold } from "./plan.ts";
 import type { Signals } from "./signals.ts";
 import type { WatchdogLink } from "./watchdog_link.ts";
@@ -32,15 +35,12 @@ const { SIGTERM, SIGKILL } = constants.signals;
 const RELEASE_WITHIN_MS = 2_000;
 /** As above, while the command runs on. */
 const VERIFY_WITHIN_MS = 500;
-/** How often to look whether the last process has ended. */
-const LOOK_EVERY_MS = 20;
-/** Killed processes end at once, unless the kernel or another user's rights hold them. */
-const KILLED_WITHIN_MS = 2_000;
-
 /** What a granted command is run with. */
 export interface WrapperOptions {
   readonly command: GuardedCommand;
   readonly grant: LockedGrant;
+  /** Whether the lock is not the command's alone. */
+  readonly shared: boolean;
   readonly socket: string;
   readonly mark: string;
   /** As wished for by `--kill-after`; null for the default. */
@@ -58,8 +58,12 @@ export class Wrapper {
   #suspended = false;
   /** The command's own; null where none could be made. */
   #cgroup: Cgroup | null;
-  /** Why the lease went or is about to. */
-  #reason = "the agent stopped renewing it";
+  /** Why the lease is not renewed, as far as that is known. */
+  #reason = "the agent did not renew it in time";
+  /** What the agent says of a lease that is gone; null while it does not say so. */
+  #lost: string | null = null;
+  /** Whether the watchdog may have had reason to act of which we have not heard yet. */
+  #wasLate = false;
 
   constructor(options: WrapperOptions) {
     const { grant, mark } = options;
@@ -67,13 +71,14 @@ export class Wrapper {
     this.#cgroup = Cgroup.make(mark);
     this.#connection = grant.connection;
     const parent = { pid: process.pid, except: options.watchdog.pids };
-    this.#enforcer = new Enforcer({ mark, group: null, cgroup: null, parent }, {
-      onAct: () => this.#onAct(),
+    this.#enforcer = new Enforcer({ mark, group: null, cgroup: null, lock: null, parent }, {
+      onAct: (hold) => this.#onAct(hold),
     });
+    options.watchdog.onEnding((hold) => this.#enforcer.update(hold));
     this.#hold = {
       deadlineMs: grant.result.deadline_boot_ms,
       killAfterMs: killAfterMs(options.killAfterMs, grant.ttlMs ?? grant.result.remaining_ms),
-      lostAtMs: null,
+      endingSinceMs: null,
     };
   }
 
@@ -86,16 +91,18 @@ export class Wrapper {
     watchdog.tell({ hold: this.#hold, grant: grantedTo, cgroup: this.#cgroup?.path ?? null });
     // Orphans of the command become our children: so none gets out of sight.
     setChildSubreaper(true);
-    const group = await this.#start();
+    let job: Job | null = null;
+    // Before there is one: the first thing it does may be to have us signalled.
+    signals.forwardTo((signal) => job?.forward(signal));
+    const { group, lock } = await this.#start();
     const cgroup = this.#cgroup;
-    watchdog.tell({ group, cgroup: cgroup?.path ?? null });
-    const job = new Job(group, {
+    watchdog.tell({ group, lock, cgroup: cgroup?.path ?? null });
+    job = new Job(group, {
       onSuspend: () => this.#onSuspend(),
       onResume: () => void this.#onResume(),
       onChildren: () => reapOrphans(new Set([group, ...watchdog.pids])),
     });
-    signals.forwardTo((signal) => job.forward(signal));
-    this.#enforcer.setPlace({ group, cgroup });
+    this.#enforcer.setPlace({ group, cgroup, lock });
     this.#connection.onNotification((notification) => this.#onNotification(notification));
     for (const notification of grant.early) this.#onNotification(notification);
     this.#connection.closed.then((why) => why !== null && this.#onAgentGone());
@@ -103,8 +110,8 @@ export class Wrapper {
     return await this.#finish(await job.ended);
   }
 
-  async #start(): Promise<number> {
-    const { command, grant, socket, mark, watchdog } = this.#options;
+  async #start(): Promise<{ group: number; lock: LockMark | null }> {
+    const { command, grant, shared, socket, mark, watchdog } = this.#options;
     const { result, lockFd } = grant;
     const as = freeDescriptor();
     const variables = {
@@ -113,17 +120,16 @@ export class Wrapper {
       ZIT_LEASE_TOKEN: result.token,
       ZIT_LEASE_NODE: result.node,
       ...(lockFd === null ? {} : { ZIT_LEASE_LOCK_FD: String(as) }),
+      ...(result.unguarded === null ? {} : { ZIT_LEASE_UNGUARDED: result.unguarded }),
       ZIT_AGENT_SOCKET: socket,
     };
     restoreDescriptorLimit();
     try {
       const env = guardedEnvironment(variables, mark);
       const pass = lockFd === null ? null : { fd: lockFd, as };
-      const start = () => startJob({ ...command, env, pass });
-      if (this.#cgroup === null) return start();
-      const { result: group, inside } = this.#cgroup.around(start);
-      if (!inside) this.#cgroup = null;
-      return group;
+      const group = this.#startInside(() => startJob({ ...command, env, pass }));
+      const isOurs = lockFd !== null && !shared;
+      return { group, lock: isOurs ? lockMark(lockFd, group, grant.agentPid) : null };
     } catch (error) {
       this.#cgroup?.remove();
       watchdog.dismiss();
@@ -139,14 +145,21 @@ export class Wrapper {
     }
   }
 
+  #startInside(start: () => number): number {
+    if (this.#cgroup === null) return start();
+    const { result, inside } = this.#cgroup.around(start);
+    if (!inside) this.#cgroup = null;
+    return result;
+  }
+
   #onNotification(notification: Notification): void {
     const { token } = this.#options.grant.result;
     if (notification.method === "lease" || notification.params.token !== token) return;
     if (notification.method === "renewed") {
-      this.#update({ deadlineMs: notification.params.deadline_boot_ms });
+      this.#renewed(notification.params.deadline_boot_ms);
     } else if (notification.method === "lost") {
-      this.#reason = notification.params.message.replace(/\.$/, "");
-      this.#update({ lostAtMs: this.#hold.lostAtMs ?? bootTimeMs() });
+      this.#lost ??= notification.params.message.replace(/\.$/, "");
+      this.#enforcer.end();
     }
   }
 
@@ -159,23 +172,32 @@ export class Wrapper {
     );
   }
 
-  #update(change: Partial<Hold>): void {
-    this.#hold = { ...this.#hold, ...change };
+  #renewed(deadlineMs: number): void {
+    this.#noteLateness();
+    this.#hold = renewed(this.#hold, deadlineMs);
     this.#options.watchdog.tell({ hold: this.#hold });
     if (!this.#suspended) this.#enforcer.update(this.#hold);
   }
 
-  #onAct(): void {
-    const { command, grant } = this.#options;
-    say(
-      `the lease on ${grant.result.store} is running out or gone (${this.#reason}): ` +
-        `stopping ${commandOf(command)}`,
-    );
+  /** The command's end is decided, by us or by the watchdog: no renewal changes it any more. */
+  #onAct(hold: Hold): void {
+    const { command, grant, watchdog } = this.#options;
+    this.#hold = hold;
+    watchdog.tell({ hold });
+    const { store } = grant.result;
+    const state = bootTimeMs() >= hold.deadlineMs ? "has run out" : "is about to run out";
+    const what = this.#lost === null ? `${state} (${this.#reason})` : `is gone (${this.#lost})`;
+    say(`the lease on ${store} ${what}: stopping ${commandOf(command)}`);
+  }
+
+  #noteLateness(): void {
+    if (stepAt(this.#hold, bootTimeMs()).kind !== "run") this.#wasLate = true;
   }
 
   /** While we are stopped the watchdog keeps watch; our own view of the deadline grows stale. */
   #onSuspend(): void {
     this.#suspended = true;
+    this.#wasLate = true;
     this.#enforcer.stop();
   }
 
@@ -191,7 +213,7 @@ export class Wrapper {
         { token, store },
         { signal: AbortSignal.timeout(VERIFY_WITHIN_MS) },
       );
-      this.#update({ deadlineMs: askedMs + proof.remaining_ms });
+      this.#renewed(askedMs + proof.remaining_ms);
     } catch {
       this.#enforcer.update(this.#hold);
     }
@@ -199,40 +221,38 @@ export class Wrapper {
 
   async #finish(ending: Ending): Promise<number> {
     const { watchdog } = this.#options;
-    const endedMs = bootTimeMs();
-    let gone = this.#enforcer.acted || endedMs >= this.#hold.deadlineMs;
-    if (gone) await this.#lastMember();
-    this.#enforcer.stop();
-    if (!gone && (ending.signal === SIGTERM || ending.signal === SIGKILL)) {
-      // Was it the watchdog that ended it, while we were stopped?
-      gone = (await watchdog.report()).acted;
-    } else {
-      watchdog.dismiss();
+    const ranOut = bootTimeMs() >= this.#hold.deadlineMs;
+    this.#noteLateness();
+    // Was it the watchdog that ended it?
+    if (this.#wasLate || ending.signal === SIGTERM || ending.signal === SIGKILL) {
+      await watchdog.hear();
     }
+    let gone = this.#enforcer.acted || ranOut;
+    if (gone) {
+      this.#enforcer.update(this.#hold);
+      // The grant ends with us, so we end last: whoever gets it knows that nothing guarded still runs.
+      await untilNobodyRuns(this.#enforcer, killTimeMs(this.#hold));
+    }
+    this.#enforcer.stop();
+    watchdog.dismiss();
     // What the command left running goes on without us.
     this.#cgroup?.remove();
     // A lost grant needs no release: it ends with our connection, also where the agent hangs.
     if (!gone && await this.#release() === "lost") gone = true;
     if (!gone) return ending.status;
-    const { command, grant } = this.#options;
     say(
-      `the lease on ${grant.result.store} went while ${commandOf(command)} ran ` +
-        `(${this.#reason}); what it wrote may be incomplete: check the store, then run it again`,
+      `${this.#whatHappened(ranOut)}; what it wrote may be incomplete: ` +
+        "check the store, then run it again",
     );
     return EXIT.lost;
   }
 
-  /** When the lease went, we end last: whoever waits for us knows that nothing guarded still runs. */
-  async #lastMember(): Promise<void> {
-    const enforced = this.#hold;
-    this.#enforcer.update(enforced);
-    const untilMs = enforced.deadlineMs + KILLED_WITHIN_MS;
-    let members = this.#enforcer.members();
-    while (members.length > 0 && bootTimeMs() < untilMs) {
-      await Bun.sleep(LOOK_EVERY_MS);
-      members = this.#enforcer.members();
-    }
-    if (members.length > 0) say(`could not end processes ${members.join(", ")}: end them yourself`);
+  #whatHappened(ranOut: boolean): string {
+    const command = commandOf(this.#options.command);
+    const lease = `the lease on ${this.#options.grant.result.store}`;
+    if (this.#lost !== null) return `${lease} went while ${command} ran (${this.#lost})`;
+    if (ranOut) return `${lease} ran out while ${command} ran (${this.#reason})`;
+    return `${command} was ended, because ${lease} was about to run out (${this.#reason})`;
   }
 
   /**
@@ -247,7 +267,7 @@ export class Wrapper {
       return "released";
     } catch (error) {
       if (error instanceof AgentError && error.kind === "lost") {
-        this.#reason = error.message.replace(/\.$/, "");
+        this.#lost ??= error.message.replace(/\.$/, "");
         return "lost";
       }
       return "unknown";

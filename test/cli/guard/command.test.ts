@@ -12,6 +12,7 @@ import {
   until,
   untilLine,
 } from "../../support/agent_under_test.ts";
+import { RealAgent, runClient } from "../../support/real_agent.ts";
 
 test("guard() passes stdin, stdout, stderr and the exit status through (consul#947)", async () => {
   await using agent = await FakeAgent.start();
@@ -279,4 +280,24 @@ test("verify() outside a guard is no_token, under --unguarded it has nothing to 
   expect((await runAgent(["verify", "store"])).exit).toBe(77);
   const args = ["guard", "store", "--unguarded", "repair", "--", AGENT, "verify"];
   expect(await runAgent(args)).toMatchObject({ exit: 0, stdout: "" });
+});
+
+test("guard() under a standalone agent says so, and tells the command why", async () => {
+  await using agent = await RealAgent.start({ node: "alone" });
+  agent.makeStore("one");
+  const script = `echo "$ZIT_LEASE_UNGUARDED|$ZIT_LEASE_STORE"; ${AGENT} verify`;
+  const run = await runClient(agent, ["guard", "one", "--", "sh", "-c", script]);
+  expect(run).toEqual({
+    status: 0,
+    stdout: "a test|one\n",
+    stderr:
+      'agent: UNGUARDED store=one reason="a test" (the agent is standalone: no other host is kept out)\n',
+  });
+});
+
+test("guard() passes a signal on that comes as the command starts", async () => {
+  await using agent = await FakeAgent.start();
+  const script = "trap 'exit 5' USR1; kill -USR1 $PPID; while :; do sleep 0.01; done";
+  // Which of the two is sooner is up to the kernel.
+  for (let i = 0; i < 20; i++) expect((await agent.guard(script)).exit).toBe(5);
 });

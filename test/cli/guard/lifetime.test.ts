@@ -2,6 +2,7 @@
 import { expect, test } from "bun:test";
 import { existsSync, openSync, readFileSync } from "node:fs";
 import { bootTimeMs } from "../../../src/sys/boot_time.ts";
+import { processStartTime } from "../../../src/sys/proc.ts";
 import { tryFlock } from "../../../src/sys/flock.ts";
 import {
   AGENT,
@@ -55,7 +56,9 @@ test("guard() ends the whole group by the deadline when the agent dies (consul#2
   expect(pids.filter(isRunning)).toEqual([]);
   expect(bootTimeMs()).toBeLessThan(latestDeadlineMs + SLACK_MS);
   expect(result.stderr).toContain("the agent is gone");
-  expect(result.stderr).toContain("the lease on store went while sh ran");
+  expect(result.stderr).toContain(
+    "sh was ended, because the lease on store was about to run out (the agent is gone)",
+  );
 });
 
 test("guard() asks first: SIGTERM at deadline - kill-after, and exit 79 whatever the command says", async () => {
@@ -111,6 +114,25 @@ test("guard() ends a process that left the group, cleared its environment and lo
   await agent.kill();
   expect((await finish(child)).exit).toBe(79);
   expect(isRunning(pid!)).toBe(false);
+});
+
+test("guard() ends a process whose main thread has ended, but not the others", async () => {
+  await using agent = await FakeAgent.start(TTL_MS);
+  // It looks like one that has ended: its state is Z.
+  const python = `import ctypes, os, signal, threading, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+threading.Thread(target=time.sleep, args=[100]).start()
+open("pids", "w").write(f"{os.getpid()}\\n")
+ctypes.CDLL(None).pthread_exit(None)`;
+  const child = agent.spawn(
+    ["guard", "store", "--", "sh", "-c", `setsid -f python3 -c '${python}'; exec sleep 100`],
+  );
+  const [pid] = await pidsOf(agent);
+  await until(() => !isRunning(pid!));
+  expect(processStartTime(pid!)).not.toBeNull();
+  await agent.kill();
+  expect((await finish(child)).exit).toBe(79);
+  expect(processStartTime(pid!)).toBeNull();
 });
 
 test("guard() reaps the orphans that it adopts", async () => {

@@ -1,0 +1,52 @@
+/**
+ * Finds a guarded command's processes by the lock: they inherited its descriptor, whatever else they
+ * left behind.
+ * @module
+ */
+import { fstatSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { processState } from "../../sys/proc.ts";
+
+/** How to tell who has the lock of one grant. */
+export interface LockMark {
+  readonly dev: number;
+  readonly ino: number;
+  /**
+   * When the command started, in clock ticks since boot. The agent has the lock as well, but was
+   * running when it granted it.
+   */
+  readonly since: number;
+  /** The agent as the kernel names it; with socket activation that is who opened the socket. */
+  readonly agent: number;
+}
+
+/**
+ * The mark of the locked file `fd`, of a command whose first process is `group`. Null where it cannot
+ * be known when that started.
+ */
+export function lockMark(fd: number, group: number, agent: number): LockMark | null {
+  const state = processState(group);
+  if (state === null) return null;
+  const { dev, ino } = fstatSync(fd);
+  return { dev, ino, since: state.startTime, agent };
+}
+
+/** Whether a process, started at `startTime`, has that lock: the file open, by the locked opening. */
+export function hasLock(pid: number, startTime: number, mark: LockMark): boolean {
+  if (startTime < mark.since || pid === mark.agent) return false;
+  try {
+    return readdirSync(`/proc/${pid}/fd`).some((fd) => isLocked(pid, fd, mark));
+  } catch {
+    return false; // it ended, or is not ours to see
+  }
+}
+
+function isLocked(pid: number, fd: string, { dev, ino }: LockMark): boolean {
+  try {
+    const file = statSync(`/proc/${pid}/fd/${fd}`);
+    if (file.ino !== ino || file.dev !== dev) return false;
+    // Others may have opened the file, too, to wait for it or to read it.
+    return /^lock:.*\bFLOCK\b/m.test(readFileSync(`/proc/${pid}/fdinfo/${fd}`, "latin1"));
+  } catch {
+    return false; // closed meanwhile
+  }
+}
