@@ -21,9 +21,7 @@ const MAX_NAMED = 3;
 /** …and are kept, of each sort. */
 const MAX_KEPT = 100;
 
-/**
- * The key that is probed. No store can have this name, and no program reads it.
- */
+/** The key that is probed. No store can have this name, and no program reads it. */
 const PROBE_KEY = "=probe";
 
 /**
@@ -41,8 +39,8 @@ interface Need {
   readonly subject: string;
   /** What becomes of it without. */
   readonly without: string;
-  /** Subjects that fall under it start so. */
-  readonly prefix: string;
+  /** Whether a subject falls under it. */
+  covers(subject: string): boolean;
   readonly probe: { readonly subject: string; readonly payload: string; readonly write: boolean };
   /** Whether its probe was denied when it was tried last. */
   denied: boolean;
@@ -55,6 +53,8 @@ export class Denials {
   readonly #needs: readonly Need[];
   readonly #tell: (finding: Finding | null) => void;
   #told: string | undefined = undefined;
+  /** Nothing is told before all is known. */
+  #probing = false;
 
   /** @param tell called with each new {@linkcode finding} */
   constructor(bucket: string, tell: (finding: Finding | null) => void) {
@@ -72,23 +72,24 @@ export class Denials {
   get finding(): Finding | null {
     const denied = this.#needs.filter((need) => need.denied || need.subjects.size > 0);
     if (denied.length === 0) return null;
-    const what = denied.map((need) => `${named(need)} (${need.without})`).join(", and to ");
+    const what = denied.map((need) => `${named(need)} (${need.without})`).join(" and ");
     const grant = denied.map(({ subject }) => subject).join(", ");
     return {
       check: "permissions",
-      message:
-        `The coordinator does not let this agent's user publish to ${what}; allow its user ` +
-        `to publish to ${grant} in the nats-server's configuration`,
+      message: `The coordinator does not let this agent's user publish to ${what}; allow ` +
+        `it publishing to ${grant} in the nats-server's configuration`,
     };
   }
 
   /** Why a request on the subject fails, in words; notes it. */
   note({ operation, subject }: Denial): string {
-    if (operation !== "publish") return `the coordinator denies subscribing to ${subject}`;
-    const need = this.#needs.find(({ prefix }) => subject.startsWith(prefix));
+    if (operation !== "publish") {
+      return `the coordinator does not let this agent's user subscribe to ${subject}`;
+    }
+    const need = this.#needs.find((each) => each.covers(subject));
     if (need !== undefined && need.subjects.size < MAX_KEPT) need.subjects.add(subject);
     this.#tellNews();
-    return `the coordinator denies this agent's user publishing to ${subject}; allow it in the ` +
+    return `the coordinator does not let this agent's user publish to ${subject}; allow it in the ` +
       "nats-server's configuration";
   }
 
@@ -108,6 +109,7 @@ export class Denials {
 
   /** Tries everything that is needed. Nothing that it sends is stored. */
   async probe(nc: NatsConnection): Promise<void> {
+    this.#probing = true;
     await Promise.all(this.#needs.map(async (need) => {
       const denied = await isDenied(nc, need.probe);
       if (denied === null) return;
@@ -116,12 +118,13 @@ export class Denials {
       if (!denied) need.subjects.delete(need.probe.subject);
       need.denied = denied;
     }));
+    this.#probing = false;
     this.#tellNews();
   }
 
   #tellNews(): void {
     const { finding } = this;
-    if (finding?.message === this.#told) return;
+    if (this.#probing || finding?.message === this.#told) return;
     this.#told = finding?.message;
     this.#tell(finding);
   }
@@ -129,15 +132,27 @@ export class Denials {
 
 function write(bucket: string, without: string): Need {
   const prefix = keyPrefix(bucket);
-  const probe = { subject: prefix + PROBE_KEY, payload: "", write: true };
-  return { subject: prefix + ">", without, prefix, probe, denied: false, subjects: new Set() };
+  return {
+    subject: prefix + ">",
+    without,
+    covers: (subject) => subject.startsWith(prefix),
+    probe: { subject: prefix + PROBE_KEY, payload: "", write: true },
+    denied: false,
+    subjects: new Set(),
+  };
 }
 
 function read(bucket: string, without: string): Need {
   const subject = readSubject(bucket);
   const payload = `{"last_by_subj":"${keyPrefix(bucket)}${PROBE_KEY}"}`;
-  const probe = { subject, payload, write: false };
-  return { subject, without, prefix: subject, probe, denied: false, subjects: new Set() };
+  return {
+    subject,
+    without,
+    covers: (other) => other === subject,
+    probe: { subject, payload, write: false },
+    denied: false,
+    subjects: new Set(),
+  };
 }
 
 function named({ denied, subject, subjects }: Need): string {

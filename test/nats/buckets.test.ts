@@ -16,6 +16,25 @@ async function makeLeases(admin: Admin, change: Partial<StreamConfig> = {}): Pro
   await admin.jsm.streams.add({ ...config, ...change });
 }
 
+/** A server that does not tell agents when somebody changes a bucket, an operator, and how to connect. */
+async function quietServer() {
+  const config = `authorization { users: [
+    { user: admin, password: pw }
+    { user: agent, password: pw, permissions: { subscribe: { allow: ["_INBOX.>"] } } } ] }`;
+  const server = await NatsServer.start({ config });
+  const passwordFile = `${server.dir}/password`;
+  await Bun.write(passwordFile, "pw\n");
+  const admin = await Admin.connect(server.url, { user: "admin", pass: "pw" });
+  return {
+    admin,
+    options: { urls: [server.url], credentials: { user: "agent", passwordFile } },
+    async [Symbol.asyncDispose]() {
+      await admin.nc.close();
+      await server.stop();
+    },
+  };
+}
+
 const checks = (subject: Subject) => subject.nats.warnings.map(({ check }) => check);
 
 describe("creating the buckets", () => {
@@ -59,6 +78,7 @@ describe("creating the buckets", () => {
       expect.stringContaining("Bucket leases-tenures did not exist"),
       expect.stringContaining("Bucket leases did not exist and was made, with 1 replica"),
     ]);
+    expect(subject.told.ready[0].created.map(({ replicas }) => replicas)).toEqual([1, 1]);
     expect(subject.nats.warnings).toEqual([]);
   }, TEST_MS);
 
@@ -213,6 +233,7 @@ describe("an existing bucket", () => {
       await until("the drift is told", () => subject.nats.drift);
       expect(subject.told.drifts[0]?.message).toContain("60s");
       expect(subject.told.drifts[0]?.message).toContain("15s");
+      expect(subject.told.drifts[0]?.ttlMs).toBe(60_000);
       // Leases can still be released.
       expect(subject.nats.connected).toBe(true);
       value(await subject.delete("s", held));
@@ -225,9 +246,57 @@ describe("an existing bucket", () => {
     TEST_MS,
   );
 
-  test("is looked at again every minute without a new connection", async () => {
+  test("is looked at as soon as somebody changes it", async () => {
     await using server = await NatsServer.start();
     await using admin = await Admin.connect(server.url);
+    await using subject = await Subject.connect({ urls: [server.url] });
+    await admin.jsm.streams.update("KV_leases", { max_age: nanos(5_000), duplicate_window: 0 });
+    await until("the drift is told", () => subject.nats.drift, 10_000);
+    expect(subject.told.drifts).toMatchObject([{ check: "ttl", ttlMs: 5_000 }]);
+    await admin.jsm.streams.update("KV_leases", { max_age: nanos(15_000) });
+    await until("it is put right", () => subject.nats.drift === null, 10_000);
+    // A fault of another sort has no TTL to go by.
+    await admin.jsm.streams.update("KV_leases-tenures", {
+      max_age: nanos(60_000),
+      duplicate_window: nanos(60_000),
+    });
+    await until("the drift is told", () => subject.nats.drift, 10_000);
+    expect(subject.nats.drift).toEqual({ check: "tenures_ttl", message: expect.any(String) });
+  }, TEST_MS);
+
+  test("is told to be another one, once, by each agent, when it was made again", async () => {
+    await using server = await NatsServer.start();
+    await using admin = await Admin.connect(server.url);
+    await using first = await Subject.connect({ urls: [server.url] });
+    await using second = await Subject.connect({ urls: [server.url], node: "b", incarnation: "b" });
+    const remade = () => [first.told.remade, second.told.remade];
+    expect(remade()).toEqual([0, 0]);
+    await admin.jsm.streams.delete("KV_leases");
+    // Nobody sends anything: the server tells.
+    await until("both tell", () => remade().every((times) => times === 1), 10_000);
+    // By somebody else, and with a connection lost in between.
+    await admin.jsm.streams.delete("KV_leases");
+    await makeLeases(admin);
+    await server.restart();
+    await until("both tell", () => remade().every((times) => times >= 2), 10_000);
+    await using late = await Subject.connect({ urls: [server.url] });
+    expect(late.told.remade).toBe(0);
+  }, TEST_MS);
+
+  test("is looked at as soon as an entry is gone, where the server may not tell", async () => {
+    await using quiet = await quietServer();
+    await using subject = await Subject.connect(quiet.options);
+    const held = value(await subject.put("s", 0));
+    await quiet.admin.jsm.streams.delete("KV_leases");
+    await makeLeases(quiet.admin);
+    expect(await subject.put("s", held)).toEqual({ kind: "conflict", lastRevision: 0 });
+    await until("it is told", () => subject.told.remade === 1, 10_000);
+    expect(subject.told.denials).toEqual([]);
+    expect(subject.told.problems).toEqual([]);
+  }, TEST_MS);
+
+  test("is looked at again every minute without a new connection", async () => {
+    await using quiet = await quietServer();
     // Timers sixty times as fast for waits of a minute: the look comes after a second.
     const fast = {
       after(delayMs: number, wake: () => void) {
@@ -235,8 +304,8 @@ describe("an existing bucket", () => {
         return () => clearTimeout(timer);
       },
     };
-    await using subject = await Subject.connect({ urls: [server.url], timers: fast });
-    await admin.jsm.streams.update("KV_leases", { max_age: nanos(60_000) });
+    await using subject = await Subject.connect({ ...quiet.options, timers: fast });
+    await quiet.admin.jsm.streams.update("KV_leases", { max_age: nanos(60_000) });
     await until("the drift is told", () => subject.nats.drift, 10_000);
     expect(subject.told.connections).toEqual([true]);
   }, TEST_MS);

@@ -220,8 +220,10 @@ describe("NatsCoordinator where JetStream cannot be used", () => {
         return outcome.kind === "ok" && outcome.value;
       });
       expect(epoch).toBeGreaterThan(old);
-      expect(subject.told.ready.at(-1)?.created.map(({ message }) => message)[0])
+      const facts = await until("it is told", () => subject.told.ready[1]);
+      expect(facts.created.map(({ message }) => message)[0])
         .toContain("Bucket leases did not exist");
+      expect(subject.told.remade).toBe(1);
     },
     TEST_MS,
   );

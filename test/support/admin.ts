@@ -10,8 +10,11 @@ export class Admin {
   readonly nc: NatsConnection;
   readonly jsm: JetStreamManager;
 
-  static async connect(url: string): Promise<Admin> {
-    const nc = await connect({ servers: url, maxReconnectAttempts: -1 });
+  static async connect(
+    url: string,
+    credentials: { readonly user?: string; readonly pass?: string } = {},
+  ): Promise<Admin> {
+    const nc = await connect({ servers: url, maxReconnectAttempts: -1, ...credentials });
     return new Admin(nc, await jetstreamManager(nc, { checkAPI: false }));
   }
 
