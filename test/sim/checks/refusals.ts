@@ -70,7 +70,9 @@ export function isUnavailableTrue(checks: Checks, client: SimClient, sinceMs: nu
   const fromMs = sinceMs - BEFORE_MS;
   // With revisions that were given before, what is read never explains a conflict.
   if (checks.pastLost) return true;
-  return Math.max(run.link.impairedMs, node.impairedMs) >= fromMs ||
+  // An operator who takes entries away again and again has creates refused and nothing to be read.
+  const disturbedMs = world.server.disturbedMs.get(client.wish.store) ?? -Infinity;
+  return Math.max(run.link.impairedMs, node.impairedMs, disturbedMs) >= fromMs ||
     world.serverImpairedMs >= fromMs || world.server.staleUntilMs >= fromMs;
 }
 
