@@ -188,11 +188,7 @@ export class Keeper {
     if (this.#stopped) return;
     if (wasReady) this.#listener.onConnection(false);
     if (session.link.closedByUs) return;
-    this.#tell({
-      fatal: false,
-      check: "connection",
-      message: `Connection lost: ${reason}. ${AGAIN}`,
-    });
+    this.#tell(connectionLost(reason));
   }
 
   /** Looks at the buckets once; returns in how many milliseconds to look again. */
