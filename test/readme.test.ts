@@ -1,15 +1,35 @@
 /** The README's tour, pasted as it stands. */
-import { expect, test } from "bun:test";
-import { readFileSync, writeFileSync } from "node:fs";
+import { afterAll, expect, test } from "bun:test";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { tempDir } from "./support/temp_dir.ts";
+import { until } from "./support/wait.ts";
 
 const README = new URL("../README.md", import.meta.url).pathname;
+
+const dir = tempDir();
+
+/** What the tour left running because something in it went wrong: all of it inherited our TMPDIR. */
+function leftovers(): number[] {
+  return readdirSync("/proc").map(Number).filter((pid) => {
+    try {
+      const environment = readFileSync(`/proc/${pid}/environ`, "latin1").split("\0");
+      return environment.includes(`TMPDIR=${dir.path}`);
+    } catch {
+      return false; // no process, or not ours
+    }
+  });
+}
+
+// Here, because a test that takes too long does not come to its own end.
+afterAll(() => {
+  for (const pid of leftovers()) process.kill(pid, "SIGKILL");
+  dir[Symbol.dispose]();
+});
 
 test("README: the tour works as it is pasted", async () => {
   const text = readFileSync(README, "utf8");
   const blocks = [...text.matchAll(/^```sh\n(.*?)^```/gms)].map((match) => match[1]);
   expect(blocks.length).toBeGreaterThan(6);
-  using dir = tempDir();
   const script = `${dir.path}/tour.sh`;
   writeFileSync(script, blocks.join("\n"));
   // Job control, as in the interactive shell that people paste it into.
@@ -19,6 +39,7 @@ test("README: the tour works as it is pasted", async () => {
       PATH: process.env.PATH!,
       HOME: process.env.HOME!,
       NATS_SERVER: process.env.NATS_SERVER!,
+      TMPDIR: dir.path,
     },
     stdin: "ignore",
     stdout: "pipe",
@@ -37,4 +58,5 @@ test("README: the tour works as it is pasted", async () => {
   expect(out).toContain('"state":"other","node":"alpha","address":"http://alpha.example"');
   expect(out).toContain("beta writes now");
   expect(out).toContain("alpha writes again");
+  await until("the tour has cleaned up", () => leftovers().length === 0);
 }, 120_000);

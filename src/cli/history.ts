@@ -12,12 +12,14 @@ export function defineHistory(program: Command, _context: Context): void {
     .addHelpText("after", HELP);
   clientOptions(command).action(async (store: string) => {
     const { checkStore, withAgent } = await import("./agent.ts");
-    const { print, printJson, table } = await import("./output.ts");
+    const { print, printJson, say, table } = await import("./output.ts");
     const options = clientOptionsOf(command);
     checkStore(store);
     const history = await withAgent(options, (agent) => agent.call("history", { store }));
     if (options.json) return printJson(history);
-    if (history.tenures.length === 0) return;
+    if (history.tenures.length === 0) {
+      return say(`no tenure of ${store} is on record: no node has held it since records are kept`);
+    }
     const rows = history.tenures.map((each) => [
       String(each.epoch),
       each.node,

@@ -68,6 +68,11 @@ export function painter(enabled: boolean): (style: keyof typeof SGR, text: strin
   return (style, text) => enabled ? `\x1b[${SGR[style]}m${text}\x1b[0m` : text;
 }
 
+/** "1 store", "2 stores". */
+export function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? "" : "s"}`;
+}
+
 /** Lays rows out in columns, two spaces apart, with no trailing blanks. */
 export function table(rows: readonly (readonly string[])[]): string[] {
   const widths: number[] = [];

@@ -73,7 +73,8 @@ Exit statuses (of guard: the command's own, unless refused):
   1 no            66 no such store directory  76 the disk has seen a newer epoch
                   69 agent not reachable      77 not permitted, or no such grant
                   70 fault in the agent       78 configuration contradicts itself
-                                              79 the lease went while the command ran
+                  73 socket or state          79 the lease went while the command ran, or was
+                     directory unusable          about to: it was ended
 
 Environment:
   ZIT_AGENT_SOCKET    the agent's socket, for every command
@@ -87,7 +88,7 @@ Environment:
 export async function runProgram(argv: readonly string[], context: Context): Promise<number> {
   const program = createProgram(context);
   try {
-    await program.parseAsync(checkAsCommand(argv), { from: "user" });
+    await program.parseAsync(unknownTopic(checkAsCommand(argv), program), { from: "user" });
     return context.exit;
   } catch (error) {
     if (error instanceof CommanderError) return explain(error, program, argv);
@@ -108,6 +109,14 @@ function checkAsCommand(argv: readonly string[]): string[] {
     if (argv[i] === "--socket") i++;
   }
   return [...argv];
+}
+
+/** `agent help nope` is as wrong as `agent nope` is, and told in the same way. */
+function unknownTopic(argv: string[], program: Command): string[] {
+  const [first, topic] = argv;
+  const isTopic = topic === undefined || topic === "help" || topic.startsWith("-") ||
+    program.commands.some((command) => command.name() === topic);
+  return first === "help" && !isTopic ? [topic] : argv;
 }
 
 /** Tells a wrong use: what is wrong, the nearest right thing, and where to read on. */

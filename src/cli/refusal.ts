@@ -6,23 +6,33 @@ import type { AgentError } from "../client/mod.ts";
 
 /** The agent's message, and who holds the store where it does not say that itself. */
 export function refusalText(error: AgentError): string {
-  const message = error.message.replace(/\.$/, "");
-  const { holder } = error;
-  if (holder === null || message.includes(holder.node)) return message;
-  const where = holder.address === null ? "" : ` at ${holder.address}`;
-  return `${message} (node ${holder.node}${where} holds it)`;
+  return messageOf(error) + holderOf(error);
 }
 
-/** The flag with which a refused guard would wait; empty where waiting does not help. */
-export function waitHint({ kind }: AgentError, waited: boolean): string {
-  if (waited) return "";
-  switch (kind) {
-    case "not_holder":
-      return ". With --wait-lease --wait 1m this command waits for it";
-    case "busy":
-    case "grace":
-      return ". With --wait 30s this command waits for it";
-    default:
-      return "";
-  }
+function messageOf({ message }: AgentError): string {
+  return message.replace(/\.$/, "");
 }
+
+function holderOf({ message, holder }: AgentError): string {
+  if (holder === null || message.includes(holder.node)) return "";
+  const where = holder.address === null ? "" : ` at ${holder.address}`;
+  return ` (node ${holder.node}${where} holds it)`;
+}
+
+/** The same for a guard: how it could wait, where it did not and waiting helps. */
+export function guardRefusalText(error: AgentError, waited: boolean): string {
+  const flags = waited ? undefined : WAIT_FLAGS[error.kind];
+  if (flags === undefined) return refusalText(error);
+  // What the agent advises everybody is said once, with the flags that do it.
+  const told = messageOf(error).replace(/; wait longer or try again$/, "; try again");
+  const how = /\bwait for the lease$/.test(told)
+    ? ` with ${flags}`
+    : `, or wait for it with ${flags}`;
+  return told + how + holderOf(error);
+}
+
+const WAIT_FLAGS: Readonly<Record<string, string | undefined>> = {
+  not_holder: "--wait-lease --wait 1m",
+  busy: "--wait 30s",
+  grace: "--wait 30s",
+};

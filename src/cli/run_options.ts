@@ -162,6 +162,14 @@ function coordinatorOf(flags: FlagValues): NatsOptions | StandaloneOptions {
         "give the NATS servers, or the reason for having none.",
     );
   }
+  // Looked at in any case: a wrong value is a mistake also where it would not be used.
+  const nats = {
+    bucket: bucketOf(flags),
+    replicas: flags.count("replicas", MAX_REPLICAS),
+    allowUnsafeServer: flags.isOn("allow-unsafe-server"),
+    credentials: credentialsOf(flags),
+    tls: tlsOf(flags),
+  };
   if (reason !== null) return { kind: "standalone", reason };
   if (urls === null) {
     throw usage(
@@ -171,15 +179,7 @@ function coordinatorOf(flags: FlagValues): NatsOptions | StandaloneOptions {
     );
   }
   for (const url of urls) checkUrl(url, flags.sourceOf("nats"));
-  return {
-    kind: "nats",
-    urls,
-    bucket: bucketOf(flags),
-    replicas: flags.count("replicas", MAX_REPLICAS),
-    allowUnsafeServer: flags.isOn("allow-unsafe-server"),
-    credentials: credentialsOf(flags),
-    tls: tlsOf(flags),
-  };
+  return { kind: "nats", urls, ...nats };
 }
 
 /** The message never repeats the URL's credentials: it may end in a log. */
@@ -191,7 +191,8 @@ function checkUrl(url: string, source: string): void {
     );
   }
   const [, scheme = "nats", rest = ""] = /^(?:([a-z+]+):\/\/)?(.*)$/i.exec(url)!;
-  const isHost = /^(\[[0-9a-f:.]+\]|[^\s:/?#]+)(:\d{1,5})?\/?$/i.test(rest);
+  const [, host, port = "1"] = /^(\[[0-9a-f:.]+\]|[^\s:/?#]+)(?::(\d{1,5}))?\/?$/i.exec(rest) ?? [];
+  const isHost = host !== undefined && isPort(port);
   if (!["nats", "tls"].includes(scheme.toLowerCase()) || !isHost) {
     throw usage(
       `${source}: "${url}" is no NATS server: write nats://HOST:PORT or tls://HOST:PORT.`,
@@ -282,8 +283,15 @@ function lockPathOf(flags: FlagValues): string {
   return isAbsolute(text) ? text : resolve(text);
 }
 
+function isPort(text: string): boolean {
+  return Number(text) >= 1 && Number(text) <= 65_535;
+}
+
 function httpOf(flags: FlagValues): string | null {
   const text = flags.text("http");
-  if (text === null || /^(\[[0-9a-f:.]+\]|[^\s:]*):\d{1,5}$/i.test(text)) return text;
+  if (text === null) return text;
+  const port = /^(?:\[[0-9a-f:.]+\]|[^\s:]*):(\d{1,5})$/i.exec(text)?.[1];
+  // 0 lets the kernel choose; the log says which.
+  if (port !== undefined && (Number(port) === 0 || isPort(port))) return text;
   throw usage(`${flags.sourceOf("http")} must be HOST:PORT, as in 127.0.0.1:9464, not "${text}".`);
 }

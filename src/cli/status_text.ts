@@ -4,7 +4,7 @@
  */
 import type { StatusResult } from "../client/mod.ts";
 import { formatDuration } from "./duration.ts";
-import { table } from "./output.ts";
+import { counted, table } from "./output.ts";
 import type { painter } from "./output.ts";
 
 /** The lines of `agent status`. */
@@ -23,8 +23,8 @@ export function statusLines(status: StatusResult, paint: ReturnType<typeof paint
     ],
     [
       "callers",
-      `${status.counts.grants} grants, ${status.counts.waiters} waiting, ` +
-      `${status.counts.connections} connections`,
+      `${counted(status.counts.grants, "grant")}, ${status.counts.waiters} waiting, ` +
+      counted(status.counts.connections, "connection"),
     ],
   ]).map((line) => `  ${line}`);
   const checks = status.checks.map(({ name, ok, message }) => {

@@ -6,7 +6,7 @@ import { connect as connectSocket, type Socket } from "node:net";
 import process from "node:process";
 import { Connection } from "./connection.ts";
 import { AgentUnreachable } from "./errors.ts";
-import { defaultSocketPath } from "./socket_path.ts";
+import { checkSocketPath, defaultSocketPath } from "./socket_path.ts";
 
 /** How to connect. */
 export interface ConnectOptions {
@@ -25,7 +25,7 @@ const RETRY_MS = 20;
  * Connects to the agent.
  *
  * @throws {AgentUnreachable} if nobody listens on the socket, or not in time.
- * @throws {AgentError} if no socket was given and the environment names none.
+ * @throws {AgentError} if no socket was given and the environment names none, or none that can be.
  */
 export async function openConnection(options: ConnectOptions = {}): Promise<Connection> {
   const path = options.socket ?? defaultSocketPath(process.env, process.getuid?.() ?? 0);
@@ -36,12 +36,14 @@ export async function openConnection(options: ConnectOptions = {}): Promise<Conn
  * Connects as {@linkcode openConnection} does, but leaves the socket paused and unread: for callers that
  * receive descriptors and make a {@linkcode Connection} of it afterwards.
  *
+ * @throws {InvalidError} if there can be no socket of that path.
  * @throws {AgentUnreachable} if nobody listens on the socket, or not in time.
  */
 export async function openSocket(
   options: ConnectOptions & { readonly socket: string },
 ): Promise<Socket> {
   const { socket: path, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+  checkSocketPath(path);
   const deadline = performance.now() + timeoutMs;
   while (true) {
     const socket = await tryConnect(path, deadline - performance.now());
@@ -86,10 +88,10 @@ function tooSlow(path: string, timeoutMs: number): AgentUnreachable {
 }
 
 function unreachable(path: string, error: NodeJS.ErrnoException): AgentUnreachable {
-  return new AgentUnreachable(`Cannot reach the agent at ${path}: ${explain(path, error)}`, error);
+  return new AgentUnreachable(`Cannot reach the agent at ${path}: ${explain(error)}`, error);
 }
 
-function explain(path: string, error: NodeJS.ErrnoException): string {
+function explain(error: NodeJS.ErrnoException): string {
   switch (error.code) {
     case "ENOENT":
       return "there is no such socket; start the agent (agent run), or name its socket with " +
@@ -104,9 +106,6 @@ function explain(path: string, error: NodeJS.ErrnoException): string {
     case "ENOTDIR":
       return "a part of the path is not a directory; name the socket with --socket or " +
         "ZIT_AGENT_SOCKET";
-    case "EINVAL":
-    case "ENAMETOOLONG":
-      return `the path is too long for a socket (${path.length} characters); give a shorter one`;
     default:
       return error.message;
   }

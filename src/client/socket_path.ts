@@ -2,10 +2,35 @@
  * Where the agent's socket is.
  * @module
  */
-import { AgentError } from "./errors.ts";
+import { AgentError, InvalidError } from "./errors.ts";
 
 /** Where a system's agent listens. */
 export const SYSTEM_SOCKET_PATH = "/run/zit-agent/agent.sock";
+
+/** `sun_path` of Linux holds 108 bytes, the last one a NUL. */
+const MAX_PATH_BYTES = 107;
+
+/**
+ * Refuses a path at which there can be no socket.
+ *
+ * @throws {InvalidError}
+ */
+export function checkSocketPath(path: string): void {
+  const why = problemOf(path);
+  if (why === null) return;
+  throw new InvalidError(
+    `Cannot reach an agent at ${JSON.stringify(path)}: ${why}; name its socket with --socket or ` +
+      "ZIT_AGENT_SOCKET",
+  );
+}
+
+function problemOf(path: string): string | null {
+  if (path === "") return "the path of the socket is empty";
+  if (path.includes("\0")) return "a path cannot contain a NUL";
+  const bytes = new TextEncoder().encode(path).length;
+  if (bytes <= MAX_PATH_BYTES) return null;
+  return `the path has ${bytes} bytes, a socket's at most ${MAX_PATH_BYTES}`;
+}
 
 /**
  * The socket that is meant when none is named: `ZIT_AGENT_SOCKET`, else the system's for root and the

@@ -39,13 +39,18 @@ export async function startAgent(options: RunOptions): Promise<number> {
   try {
     return await run(options, log);
   } catch (error) {
-    const exit = exitOf(error);
-    if (exit === null) throw error;
-    log.event("error", "failed", { message: (error as Error).message, exit });
-    return exit;
+    return failed(error, log);
   } finally {
     log.close();
   }
+}
+
+/** Logs what the agent cannot run with, and returns its exit status; a fault is thrown on. */
+function failed(error: unknown, log: Log): number {
+  const exit = exitOf(error);
+  if (exit === null) throw error;
+  log.event("error", "failed", { message: (error as Error).message, exit });
+  return exit;
 }
 
 function exitOf(error: unknown): number | null {
@@ -86,6 +91,8 @@ async function run(options: RunOptions, log: Log): Promise<number> {
     monitoring = await monitor(options, parts, log);
     await parts.surface.listen(options.socketPath, lifetime.settled);
     return await lifetime.run();
+  } catch (error) {
+    return failed(error, log); // before it is said below that we stopped
   } finally {
     process.off("SIGHUP", onHangUp);
     // First of all: the connections that end below end their grants, and a lease whose grant did not

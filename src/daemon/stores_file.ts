@@ -5,6 +5,7 @@
  */
 import { readFileSync } from "node:fs";
 import { isStoreCode } from "../lease/store_code.ts";
+import { reasonOf } from "../sys/errno.ts";
 
 /**
  * Reads the stores to hold from the start.
@@ -16,7 +17,12 @@ export function readStoresFile(path: string): Set<string> {
   try {
     text = readFileSync(path, "utf8");
   } catch (error) {
-    throw new Error(`Cannot read the stores file ${path}: ${(error as Error).message}`);
+    throw new Error(
+      `Cannot read the stores file ${path}: ${
+        reasonOf(error)
+      }; make it, one store code a line, or ` +
+        "correct --stores",
+    );
   }
   const codes = new Set<string>();
   for (const [index, line] of text.split("\n").entries()) {

@@ -42,7 +42,9 @@ export function openLog({ format, level, fd = 2, journal = false }: LogOptions):
     timestamp: journal ? false : () => `,"time":"${new Date().toISOString()}"`,
     formatters: { level: (label) => ({ level: label }) },
   }, stream);
-  return { event: (at, event, fields) => logger[at]({ event, ...fields }) };
+  return {
+    event: (at, event, fields) => logger[at]({ event, ...rounded(fields) as LogFields }),
+  };
 }
 
 /** Whether descriptor `fd` is the journal's, as `JOURNAL_STREAM` says in `env`. */
@@ -94,13 +96,36 @@ class TextLog implements Log {
 
   event(level: LogLevel, event: string, fields: LogFields = {}): void {
     if (LEVELS.indexOf(level) < this.#level) return;
-    const facts = Object.entries(fields).map(([name, value]) => ` ${name}=${textOf(value)}`);
+    const facts = Object.entries(rounded(fields) as LogFields).map(([name, value]) =>
+      factText(name, value)
+    );
     const time = this.#withTime ? `${new Date().toISOString()} ` : "";
     this.#destination.write(`${time}${level.padEnd(5)} ${event}${facts.join("")}\n`);
   }
 }
 
+/** ` name=value`; the members of an object each as ` name.member=value`. */
+function factText(name: string, value: unknown): string {
+  if (typeof value !== "object" || value === null) return ` ${name}=${textOf(value)}`;
+  if (Array.isArray(value)) return ` ${name}=${textOf(value.map(plainText).join(","))}`;
+  return Object.entries(value).map(([member, each]) => factText(`${name}.${member}`, each)).join(
+    "",
+  );
+}
+
+function plainText(value: unknown): string {
+  return typeof value === "string" ? value : JSON.stringify(value) ?? "undefined";
+}
+
 function textOf(value: unknown): string {
-  const text = typeof value === "string" ? value : JSON.stringify(value) ?? "undefined";
+  const text = plainText(value);
   return /^[^\s"=]+$/.test(text) ? text : JSON.stringify(text);
+}
+
+/** Numbers to three decimals: of milliseconds, nobody needs more than microseconds. */
+function rounded(value: unknown): unknown {
+  if (typeof value === "number") return Math.round(value * 1_000) / 1_000;
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(rounded);
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, rounded(each)]));
 }

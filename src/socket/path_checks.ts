@@ -91,7 +91,10 @@ export async function refuseIfTaken(
   const stats = statOrNull(path, lstatSync);
   if (stats === null) return;
   if (!stats.isSocket()) {
-    throw new SocketError(`Cannot listen on ${path}: the file exists and is not a socket`);
+    throw new SocketError(
+      `Cannot listen on ${path}: the file exists and is not a socket; ` +
+        "remove it, or give another path with --socket",
+    );
   }
   if (!socketBound(path)) return;
   const pid = await listenerPid(path, peerCredentials);

@@ -4,6 +4,7 @@ import manifest from "../../package.json" with { type: "json" };
 import { checkLine } from "../../src/cli/check.ts";
 import { createProgram } from "../../src/cli/program.ts";
 import { FakeAgent, runAgent } from "../support/agent_under_test.ts";
+import { RealAgent, runClient } from "../support/real_agent.ts";
 
 const NO_AGENT = "/nonexistent/agent.sock";
 const COMMANDS = createProgram({ env: {}, exit: 0 }).commands.map((each) => each.name());
@@ -23,6 +24,13 @@ test.each([
   [["stepdown"], "Name one store, or say --all"],
   [["stepdown", "s", "--all"], "Name one store, or say --all"],
   [["holder", "a..b"], "is no store code"],
+  [["help", "nope"], "unknown command 'nope'. See `agent --help`"],
+  [["help", "hold"], "unknown command 'hold'. Did you mean"],
+  [["--socket", "", "status"], 'Cannot reach an agent at "": the path of the socket is empty'],
+  [["status", "--socket", `/${"x".repeat(107)}`], "the path has 108 bytes, a socket's at most 107"],
+  [["--check", "--socket", ""], "the path of the socket is empty"],
+  [["watch", "--socket", ""], "the path of the socket is empty"],
+  [["run", "--standalone", "x", "--socket", ""], "--socket is empty"],
 ])("agent %p is used wrongly: exit 64, one line that helps", async (args, why) => {
   const result = await runAgent(args);
   expect(result).toMatchObject({ exit: 64, stdout: "" });
@@ -116,6 +124,34 @@ test("agent holder tells where writes go", async () => {
   );
   expect(JSON.parse((await agent.run(["holder", "s", "--json"])).stdout))
     .toMatchObject({ state: "other", node: "node-2" });
+});
+
+test("agent history of a store that nobody held: said on stderr, an empty list as JSON", async () => {
+  await using agent = await RealAgent.start({ node: "alone" });
+  expect(await runClient(agent, ["history", "never"])).toEqual({
+    status: 0,
+    stdout: "",
+    stderr: "agent: no tenure of never is on record: no node has held it since records are kept\n",
+  });
+  expect(await runClient(agent, ["history", "never", "--json"]))
+    .toEqual({ status: 0, stdout: '{"tenures":[]}\n', stderr: "" });
+});
+
+test("agent --check: 1 when the agent does not let us in, 77 from any other command", async () => {
+  await using agent = await RealAgent.start({ node: "alone", flags: ["--allow-uid", "4711"] });
+  const check = await runClient(agent, ["--check"]);
+  expect([check.status, check.stderr]).toEqual([1, ""]);
+  expect(check.stdout).toMatch(/^unhealthy: .*\n$/);
+  expect((await runClient(agent, ["status"])).status).toBe(77);
+});
+
+test("agent status shows the reason of a standalone agent, and counts in words that fit", async () => {
+  await using agent = await FakeAgent.start();
+  const counts = { held: 1, waiting: 0, foreign: 0, grants: 1, waiters: 0, connections: 1 };
+  await agent.order({ status: { mode: "standalone", warnings: ["unguarded: a test"], counts } });
+  const { stdout } = await agent.run(["status"]);
+  expect(stdout).toContain("1 grant, 0 waiting, 1 connection\n");
+  expect(stdout).toContain("  warning unguarded: a test\n");
 });
 
 test("agent leases gets every page", async () => {

@@ -151,3 +151,23 @@ test("every flag of run is in its help, with a twin that no other flag has", () 
   for (const { name } of FLAGS) expect(help).toContain(`--${name}`);
   expect(new Set(FLAGS.map(({ name }) => twinOf(name))).size).toBe(FLAGS.length);
 });
+
+test.each([
+  [{ bucket: "a.b" }, {}, "--bucket"],
+  [{ http: "127.0.0.1:99999" }, {}, "--http must be HOST:PORT"],
+  [{ replicas: "9" }, {}, "--replicas"],
+  [{ "tls-cert": "c.pem" }, {}, "--tls-key"],
+  [{}, { ZIT_AGENT_ALLOW_UNSAFE_SERVER: "maybe" }, "ZIT_AGENT_ALLOW_UNSAFE_SERVER must be 1 or 0"],
+] as [Raw, Record<string, string>, string][])(
+  "parseRunOptions() refuses %p %p with and without a coordinator",
+  (raw, env, why) => {
+    expect(refusal({ ...NATS, ...raw }, env)).toContain(why);
+    expect(refusal({ standalone: "alone", ...raw }, env)).toContain(why);
+  },
+);
+
+test("parseRunOptions() takes ports from 1 to 65535, and 0 to listen on any", () => {
+  expect(refusal({ ...NATS, nats: ["nats://a:65536"] })).toContain("is no NATS server");
+  expect(refusal({ ...NATS, nats: ["nats://a:0"] })).toContain("is no NATS server");
+  expect(parse({ ...NATS, nats: ["nats://a:65535"], http: "[::1]:0" }).httpAddress).toBe("[::1]:0");
+});

@@ -165,3 +165,28 @@ test("SIGHUP reads credentials again; refused ones are a warning, and the old co
   expect(log).not.toContain("secret");
   expect(log).not.toContain(token);
 });
+
+test("what the agent cannot run with is logged before that it stopped, and says what to do", async () => {
+  using dir = tempDir();
+  const file = join(dir.path, "file");
+  writeFileSync(file, "");
+  await using agent = await RealAgent.start({ node: "alone", socket: file, awaitReady: false });
+  expect(await agent.exited()).toBe(73);
+  const last = agent.log().slice(-2);
+  expect(last.map(({ event }) => event)).toEqual(["failed", "stopped"]);
+  expect(last[0]!.message).toBe(
+    `Cannot listen on ${file}: the file exists and is not a socket; remove it, or give another ` +
+      "path with --socket",
+  );
+  await using other = await RealAgent.start({
+    node: "alone",
+    flags: ["--stores", join(dir.path, "none")],
+    awaitReady: false,
+  });
+  expect(await other.exited()).toBe(78);
+  expect(other.log().map(({ event, message }) => [event, message])).toEqual([[
+    "failed",
+    `Cannot read the stores file ${join(dir.path, "none")}: no such file or directory; make it, ` +
+    "one store code a line, or correct --stores",
+  ]]);
+});

@@ -42,6 +42,29 @@ describe("openLog()", () => {
     expect(text).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z info {2}acquired store="a b" epoch=7\n$/);
   });
 
+  test("writes lists and objects for people without quoting what needs none", () => {
+    const write = (log: Log) =>
+      log.event("info", "started", {
+        nats: ["nats://a:1", "nats://b:2"],
+        refused: { busy: 2, why: "a b" },
+        none: null,
+        names: ["a b", "c"],
+      });
+    expect(written({ format: "text", level: "info" }, write)).toEndWith(
+      'started nats=nats://a:1,nats://b:2 refused.busy=2 refused.why="a b" none=null names="a b,c"\n',
+    );
+  });
+
+  test("rounds numbers to three decimals in both formats", () => {
+    const write = (log: Log) =>
+      log.event("info", "x", { ms: 0.12345678, n: 1_700_000_000_123, deep: [{ ms: 2 / 3 }] });
+    expect(written({ format: "text", level: "info" }, write)).toContain(
+      "ms=0.123 n=1700000000123 deep=",
+    );
+    expect(JSON.parse(written({ format: "json", level: "info" }, write)))
+      .toMatchObject({ ms: 0.123, n: 1_700_000_000_123, deep: [{ ms: 0.667 }] });
+  });
+
   test("leaves the time to the journal, and tells it the priority", () => {
     const write = (log: Log) => {
       acquired(log);

@@ -211,7 +211,7 @@ export class SimClient implements Client {
     const { random } = this.#world;
     if (this.grant === null || (this.#passed === null && random.chance(0.5))) return this.#end();
     this.#orphan = true;
-    if (this.#passed !== null && random.chance(0.3)) this.node.alive.delete(this.pid);
+    if (this.#passed !== null && random.chance(0.5)) this.node.alive.delete(this.pid);
     this.#writeOn();
   }
 

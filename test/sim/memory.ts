@@ -95,9 +95,7 @@ export class SimMemory implements HostMemory {
   }
 
   lingerUntilMs(store: string): number {
-    // Both tell of what gone clients left running: the lock that it has, and the journal.
-    const { journal, lockProbe } = this.#mutations;
-    return journal && lockProbe ? this.#dir.left.get(store) ?? 0 : 0;
+    return this.#mutations.leftovers ? this.#dir.left.get(store) ?? 0 : 0;
   }
 
   beginGrant(

@@ -21,8 +21,11 @@ export interface Mutations {
   readonly lockCurrent: boolean;
   /** Clients of an earlier incarnation are known by the journal of grants. */
   readonly journal: boolean;
-  /** So is a process that a client left behind, by the lock that it has. */
-  readonly lockProbe: boolean;
+  /**
+   * What gone clients left running is known twice: by the journal, for as long as it may write, and
+   * by the lock that it has. Either would do here, so both are switched off.
+   */
+  readonly leftovers: boolean;
   /** Only incarnations of this host's state directory, proven dead, are inherited. */
   readonly provenDead: boolean;
   /** A grace owed is remembered across a restart. */
@@ -39,7 +42,7 @@ const AROUND: Mutations = {
   flock: true,
   lockCurrent: true,
   journal: true,
-  lockProbe: true,
+  leftovers: true,
   provenDead: true,
   graceMemory: true,
   strangerMemory: true,

@@ -157,7 +157,7 @@ export class SimNode {
       noticeMs: () => world.random.between(0, 25),
       perfectMs,
       excludes: mutations.flock,
-      probes: mutations.lockProbe,
+      probes: mutations.leftovers,
       noticesReplaced: mutations.lockCurrent,
     });
     const memory = new SimMemory(this.state, {

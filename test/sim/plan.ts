@@ -41,6 +41,13 @@ const EARLY: ReadonlySet<Fault> = new Set([
   "amnesia",
 ]);
 
+/** Few kinds of fault, and so many of each: what it takes for several to meet within one TTL. */
+const THEMES: readonly { readonly older: boolean; readonly faults: readonly Fault[] }[] = [
+  { older: false, faults: ["crash", "drain", "stepdown"] },
+  { older: true, faults: ["crash", "reboot", "delete_entry", "jump"] },
+  { older: false, faults: ["crash", "delete_entry", "pause_agent", "partition"] },
+];
+
 /** One seed's world. */
 export interface Plan {
   readonly ttlMs: number;
@@ -88,7 +95,9 @@ export function drawPlan(random: Random): Plan {
   // Without a grace nothing but the deadline keeps two holders apart: where no entry goes early,
   // that must be enough. So these seeds show what deadlines are worth.
   const bare = random.chance(0.2);
-  const faults = FAULTS.filter((fault) => random.chance(rarity(fault)))
+  const theme = random.chance(0.3) ? random.pick(THEMES) : null;
+  const older = theme?.older ?? random.chance(0.25);
+  const faults = (theme?.faults ?? FAULTS.filter((fault) => random.chance(rarity(fault))))
     .filter((fault) => !(bare && EARLY.has(fault)));
   const nodes = 2 + random.below(4);
   const lossy = random.chance(0.5);
@@ -100,7 +109,7 @@ export function drawPlan(random: Random): Plan {
     nodes,
     stores: ["one", "two", "three"].slice(0, 1 + random.below(3)),
     duplicate: !bare && random.chance(0.1),
-    older: random.chance(0.25),
+    older,
     sharedDisk: random.chance(0.3),
     pinned: random.chance(0.2),
     serverRate: drawRate(random),
@@ -112,7 +121,7 @@ export function drawPlan(random: Random): Plan {
     muteConflicts: random.chance(0.3),
     staleReads: random.chance(0.3),
     faults,
-    faultEveryMs: random.pick([300, 1_000, 3_000]),
+    faultEveryMs: random.pick(theme === null ? [300, 1_000, 3_000] : [300, 1_000]),
     clientsPerNode: 1 + random.below(3),
     thinkMs: random.pick([50, 300, 1_500]),
     safetyMs: random.between(4, 10) * ttlMs,

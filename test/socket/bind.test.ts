@@ -204,7 +204,8 @@ describe("SocketServer listen()", () => {
     const path = join(directory.path, "agent.sock");
     writeFileSync(path, "precious");
     expect((await failure(path)).message).toBe(
-      `Cannot listen on ${path}: the file exists and is not a socket`,
+      `Cannot listen on ${path}: the file exists and is not a socket; remove it, or give another ` +
+        "path with --socket",
     );
     expect(readFileSync(path, "utf8")).toBe("precious");
     const link = join(directory.path, "link.sock");

@@ -5,7 +5,7 @@
 import { AgentError, openSocket } from "../../client/mod.ts";
 import { checkStore, socketOf } from "../agent.ts";
 import { Failure } from "../failure.ts";
-import { refusalText, waitHint } from "../refusal.ts";
+import { guardRefusalText } from "../refusal.ts";
 import { commandOf, findCommand } from "./command.ts";
 import type { GuardedCommand } from "./command.ts";
 import { requestLockedGrant } from "./locked_grant.ts";
@@ -83,7 +83,7 @@ async function ask(
   } catch (error) {
     if (error instanceof AgentError) {
       const waited = error.kind === "not_holder" ? request.waitLease : request.wait;
-      throw new Failure(refusalText(error) + waitHint(error, Boolean(waited)), error.exit);
+      throw new Failure(guardRefusalText(error, Boolean(waited)), error.exit);
     }
     throw error;
   } finally {

@@ -201,14 +201,39 @@ test("guard() names the holder and what to do when another node holds the store"
   await agent.order({
     refuse: {
       kind: "not_holder",
-      message: "Cannot guard store: another node holds it.",
+      message: "Cannot guard store: another node holds it; " +
+        "send the write there, or wait for the lease.",
       holder: { node: "node-2", address: "10.0.0.2:7000", epoch: 7, since: null },
     },
   });
+  const told = "agent: Cannot guard store: another node holds it; send the write there, " +
+    "or wait for the lease";
+  const who = " (node node-2 at 10.0.0.2:7000 holds it)";
   expect((await agent.guard("true")).stderr).toBe(
-    "agent: Cannot guard store: another node holds it (node node-2 at 10.0.0.2:7000 holds it). " +
-      "With --wait-lease --wait 1m this command waits for it\n",
+    `${told} with --wait-lease --wait 1m${who}\n`,
   );
+  const waiting = await agent.guard("true", ["--wait-lease", "--wait", "5s"]);
+  expect(waiting.stderr).toBe(`${told}${who}\n`);
+});
+
+test.each([["busy", "wait longer or try again"], ["grace", "try again"]] as const)(
+  "guard() says once how to wait when it is refused as %s",
+  async (kind, advice) => {
+    await using agent = await FakeAgent.start();
+    await agent.order({ refuse: { kind, message: `Cannot guard store: not now; ${advice}` } });
+    expect((await agent.guard("true")).stderr)
+      .toBe("agent: Cannot guard store: not now; try again, or wait for it with --wait 30s\n");
+    expect((await agent.guard("true", ["--wait", "1s"])).stderr)
+      .toBe(`agent: Cannot guard store: not now; ${advice}\n`);
+  },
+);
+
+test("guard() is refused with 64 for a path at which there can be no socket", async () => {
+  for (const socket of ["", `/${"x".repeat(107)}`]) {
+    const run = await runAgent(["guard", "store", "--socket", socket, "--", "true"]);
+    expect(run).toMatchObject({ exit: 64, stdout: "" });
+    expect(run.stderr).toStartWith("agent: Cannot reach an agent at ");
+  }
 });
 
 test("guard() exits with 69 when there is no agent, and with 64 for no store code", async () => {
