@@ -118,7 +118,7 @@ function aheadOf({ ts }: StreamInfo, beforeMs: number, afterMs: number): number 
 const FIRST_REVISION: Finding = {
   check: "first_revision",
   message: "The server starts every bucket at revision 1 (first_seq needs 2.10): if the lease " +
-    "bucket is made again, epochs fall below those on disk and stores are refused",
+    "bucket is made again, epochs fall below those on disk and stores are refused. Upgrade the server",
 };
 
 interface Wanted {
@@ -214,29 +214,34 @@ function isApiError(error: unknown, code: number): boolean {
   return error instanceof JetStreamApiError && error.code === code;
 }
 
+const SEE_LOG = "See the nats-server's log; tried again meanwhile";
+
 /** Why the buckets could not be inspected, for a person. */
 export function explainInspection(error: unknown, forbidden: string | null): Finding {
   if (forbidden !== null) {
     return {
       check: "permissions",
-      message: `The account may not use JetStream as needed: ${forbidden}`,
+      message: `The account may not use JetStream as needed: ${forbidden}. Allow it in the ` +
+        "nats-server's configuration; docs/coordinator.md lists what an agent needs",
     };
   }
   if (error instanceof Error && error.name === "JetStreamNotEnabled") {
     return {
       check: "jetstream",
       message: "JetStream does not answer: it is not enabled on the server or for this account, " +
-        "or has no leader now",
+        "or has no leader now. Enable it (jetstream in the configuration), or see the servers' logs",
     };
   }
   if (error instanceof Error && error.name === "TimeoutError") {
     return {
       check: "jetstream",
-      message: "JetStream does not answer in time: it, or a bucket, may have no leader now",
+      message:
+        "JetStream does not answer in time: it, or a bucket, may have no leader now. If that " +
+        "lasts, see whether most of the servers are up, and their logs",
     };
   }
   const text = error instanceof Error ? error.message : String(error);
   return error instanceof JetStreamApiError
-    ? { check: "jetstream", message: `JetStream refuses: ${text} (${error.code})` }
-    : { check: "jetstream", message: `Cannot inspect the buckets: ${text}` };
+    ? { check: "jetstream", message: `JetStream refuses: ${text} (${error.code}). ${SEE_LOG}` }
+    : { check: "jetstream", message: `Cannot inspect the buckets: ${text}. ${SEE_LOG}` };
 }

@@ -102,3 +102,13 @@ function explain(error: Error | undefined, servers: readonly string[]): Problem 
       "there and can be reached from this host; tried again meanwhile",
   };
 }
+
+/** What is told of a connection that ended without our doing. */
+export function connectionLost(reason: string): Problem {
+  return {
+    fatal: false,
+    check: "connection",
+    message: `Connection lost: ${reason}. Connecting again; if that fails, see whether a ` +
+      "nats-server runs there",
+  };
+}

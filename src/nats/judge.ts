@@ -68,13 +68,13 @@ export function judgeLeases(
     config.allow_msg_ttl,
     "message_ttl",
     "allows TTLs of single keys (allow_msg_ttl): an entry written with one may never expire, or " +
-      "expire before the lease. We write none",
+      "expire before the lease. We write none: see that nobody else does",
   );
   judge.warn(
     config.max_msgs_per_subject !== 1,
     "history",
     `keeps ${config.max_msgs_per_subject} revisions of a key (max_msgs_per_subject): 1 is enough, ` +
-      "and more cost space at each renewal",
+      "and more cost space at each renewal. Set it to 1",
   );
   judgeCopies(judge, info, options.clustered);
   return judge;
@@ -120,7 +120,8 @@ function judgeTtl(judge: Judge, ttlMs: number, wantedMs: number | undefined): vo
   judge.warn(
     ttlMs !== 0 && ttlMs < SHORT_TTL_MS,
     "short_ttl",
-    `has a TTL of ${text(ttlMs)}: below 3s there is no room for a retry or an election`,
+    `has a TTL of ${text(ttlMs)}: below 3s there is no room for a retry or an ` +
+      "election. Set max_age to 15s",
   );
 }
 
@@ -130,18 +131,24 @@ function judgeStream(judge: Judge, bucket: string, config: Config): void {
   judge.fault(
     !config.subjects?.includes(all) || config.subject_transform !== undefined,
     "subjects",
-    `does not keep its keys under ${all} as they are sent`,
+    `does not keep its keys under ${all} as they are sent. Give it these subjects, and no ` +
+      "subject_transform",
   );
   judge.fault(
     config.mirror !== undefined || (config.sources?.length ?? 0) > 0,
     "sources",
-    "is filled from another stream (mirror or sources), past the compare-and-set that decides",
+    "is filled from another stream (mirror or sources), past the compare-and-set that decides. Use " +
+      "another --bucket",
   );
-  judge.fault(config.sealed || config.no_ack, "read_only", "is sealed, or acknowledges no writes");
+  judge.fault(
+    config.sealed || config.no_ack,
+    "read_only",
+    "is sealed, or acknowledges no writes. Use another --bucket",
+  );
   judge.fault(
     config.allow_msg_counter,
     "counter",
-    "keeps counters (allow_msg_counter), not entries",
+    "keeps counters (allow_msg_counter), not entries. Use another --bucket",
   );
   judge.fault(
     config.retention !== undefined && config.retention !== RetentionPolicy.Limits,
@@ -153,17 +160,19 @@ function judgeStream(judge: Judge, bucket: string, config: Config): void {
     config.allow_direct,
     "allow_direct",
     "lets followers answer reads (allow_direct), so other programs may see a holder that is no " +
-      "more. Our reads ask the leader",
+      "more. Our reads ask the leader; set it to false for theirs",
   );
   judge.warn(
     !config.deny_delete,
     "deny_delete",
-    "lets anybody delete single messages (deny_delete is false), which no compare-and-set sees",
+    "lets anybody delete single messages (deny_delete is false), which no compare-and-set sees. " +
+      "Set it to true",
   );
   judge.warn(
     config.storage === StorageType.Memory || config.persist_mode === "async",
     "storage",
-    "is kept in memory or written late: a restart of its servers can lose acknowledged writes",
+    "is kept in memory or written late: a restart of its servers can lose acknowledged writes. " +
+      "Keep it in files, written at once",
   );
 }
 
@@ -178,12 +187,13 @@ function judgeLimits(judge: Judge, config: Config): void {
   judge.warn(
     limited && config.discard === DiscardPolicy.New,
     "limits",
-    "has a size limit (max_bytes or max_msgs): once it is full no store can be acquired or renewed",
+    "has a size limit (max_bytes or max_msgs): once it is full no store can be acquired " +
+      "or renewed. Remove the limit",
   );
   judge.warn(
     (config.max_msg_size ?? -1) > 0 && (config.max_msg_size ?? -1) < SMALL_MESSAGE_BYTES,
     "max_msg_size",
-    `refuses messages above ${config.max_msg_size} bytes, which ours may be`,
+    `refuses messages above ${config.max_msg_size} bytes, which ours may be. Set max_msg_size to -1`,
   );
 }
 

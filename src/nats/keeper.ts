@@ -5,7 +5,7 @@
  */
 import { explainInspection, type Inspection } from "./buckets.ts";
 import { Denials } from "./denials.ts";
-import { Dialer } from "./dialer.ts";
+import { connectionLost, Dialer } from "./dialer.ts";
 import type { Link } from "./link.ts";
 import type { CreatedBucket, Drift, NatsListener, NatsStats, Problem } from "./listener.ts";
 import { checkOptions, type NatsOptions } from "./options.ts";
@@ -188,7 +188,7 @@ export class Keeper {
     if (this.#stopped) return;
     if (wasReady) this.#listener.onConnection(false);
     if (session.link.closedByUs) return;
-    this.#tell({ fatal: false, check: "connection", message: `Connection lost: ${reason}` });
+    this.#tell(connectionLost(reason));
   }
 
   /** Looks at the buckets once; returns in how many milliseconds to look again. */

@@ -116,7 +116,12 @@ export class Session {
     try {
       return await this.#watch.ensure(created, position);
     } catch (error) {
-      const why = this.link.forbidden ?? (error as Error).message;
+      const { forbidden } = this.link;
+      const why = forbidden === null
+        ? `${
+          (error as Error).message
+        }. Tried again meanwhile; if it lasts, see the nats-server's log`
+        : `${forbidden}. Allow it in the nats-server's configuration`;
       return {
         check: "tenure_watch",
         message: `Cannot follow the tenures, so holders are only known once asked for: ${why}`,

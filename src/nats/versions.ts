@@ -31,7 +31,9 @@ export function checkServerVersion(text: string, allowUnsafe: boolean): Finding 
       `${fault}. Upgrade it (2.12.14 or newer), or accept the risk with --allow-unsafe-server`,
     );
   }
-  if (fault !== null) return { check: "server_version", message: `${fault} (accepted)` };
+  if (fault !== null) {
+    return { check: "server_version", message: `${fault} (accepted). Upgrade it all the same` };
+  }
   const version = parse(text);
   if (version === null || !hasKnownFaults(version)) return null;
   return {
