@@ -5,6 +5,8 @@
 import type { LeaseNote } from "../lease/state.ts";
 import type { Check, Observer } from "./types.ts";
 
+const NOT_REACHED = "it has not been reached yet; writes are refused until it is";
+
 /** How many stores a message names. */
 const MAX_NAMED = 3;
 
@@ -50,9 +52,10 @@ export class Health {
   /** Notes that something is wrong, or (null) right again. The observer hears of changes. */
   report(name: string, problem: string | null): void {
     if ((this.#problems.get(name) ?? null) === problem) return;
+    const untold = name === "coordinator" && this.#problems.get(name) === NOT_REACHED;
     if (problem === null) this.#problems.delete(name);
     else this.#problems.set(name, problem);
-    this.#observer.problem(name, problem);
+    if (problem !== null || !untold) this.#observer.problem(name, problem);
   }
 
   /** What a store's change says about the setup as a whole. */

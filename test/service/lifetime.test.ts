@@ -186,7 +186,9 @@ test("what the agent cannot run with is logged before that it stopped, and says 
   expect(await other.exited()).toBe(78);
   expect(other.log().map(({ event, message }) => [event, message])).toEqual([[
     "failed",
-    `Cannot read the stores file ${join(dir.path, "none")}: no such file or directory; make it, ` +
+    `Cannot read the stores file ${
+      join(dir.path, "none")
+    }: no such file or directory (ENOENT); make it, ` +
     "one store code a line, or correct --stores",
   ]]);
 });

@@ -128,7 +128,7 @@ describe("/metrics", () => {
       awaitReady: false,
     });
     expect(await agent.exited()).toBe(73);
-    expect(agent.log().at(-1)!.message).toContain("Cannot serve HTTP at");
+    expect((await agent.logged("failed")).message).toContain("Cannot serve HTTP at");
     other.stop(true);
   });
 

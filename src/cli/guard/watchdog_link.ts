@@ -93,7 +93,7 @@ export class WatchdogLink {
   #start(): ReturnType<typeof startProcess> {
     const child = startProcess(this.#state, () => this.#died());
     this.pids.add(child.pid);
-    void this.#listen(child.stdout);
+    this.#listen(child.stdout).catch(() => {}); // it ends with the watchdog
     return child;
   }
 }

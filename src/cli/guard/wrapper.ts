@@ -221,13 +221,15 @@ export class Wrapper {
 
   async #finish(ending: Ending): Promise<number> {
     const { watchdog } = this.#options;
-    const ranOut = bootTimeMs() >= this.#hold.deadlineMs;
+    const endedMs = bootTimeMs();
     this.#noteLateness();
     // Was it the watchdog that ended it?
     if (this.#wasLate || ending.signal === SIGTERM || ending.signal === SIGKILL) {
       await watchdog.hear();
     }
-    let gone = this.#enforcer.acted || ranOut;
+    const { acted } = this.#enforcer;
+    const ranOut = !acted && endedMs >= this.#hold.deadlineMs;
+    let gone = acted || ranOut;
     if (gone) {
       this.#enforcer.update(this.#hold);
       // The grant ends with us, so we end last: whoever gets it knows that nothing guarded still runs.

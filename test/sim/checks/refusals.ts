@@ -70,6 +70,9 @@ export function isUnavailableTrue(checks: Checks, client: SimClient, sinceMs: nu
   const fromMs = sinceMs - BEFORE_MS;
   // With revisions that were given before, what is read never explains a conflict.
   if (checks.pastLost) return true;
+  // Nor does it while entries come and go faster than they can be read.
+  const disturbedMs = world.server.disturbedMs.get(client.wish.store) ?? -Infinity;
+  if (disturbedMs >= sinceMs - BEFORE_MS) return true;
   return Math.max(run.link.impairedMs, node.impairedMs) >= fromMs ||
     world.serverImpairedMs >= fromMs || world.server.staleUntilMs >= fromMs;
 }
@@ -109,6 +112,12 @@ function isBusyTrue(checks: Checks, client: SimClient): boolean {
   const { node, run, wish: { store } } = client;
   const known = run?.agent.inspect(store)?.store;
   if (known !== undefined && known.unfinished + known.waiting > 0) return true;
+  // Whoever had the turn may be refused with the same breath.
+  for (const other of node.clients) {
+    if (other !== client && other.wish.store === store && other.arrivedMs <= checks.nowMs) {
+      return true;
+    }
+  }
   const file = node.disk.file(store);
   if (file?.lockedBy) return true;
   return (node.disk.freedMs.get(store) ?? -Infinity) >= checks.nowMs - 60;
