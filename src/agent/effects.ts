@@ -88,7 +88,7 @@ export class World {
         return this.#send(slot, { type: "lock_checked", lockId: effect.lockId, current });
       }
       case "probe_lock":
-        return this.#send(slot, { type: "lock_probed", free: this.isUnlocked(code) });
+        return this.#send(slot, { type: "lock_probed", free: !this.#isBusy(code) });
       case "write_fence":
         return this.#writeFence(slot, effect);
     }
@@ -99,13 +99,24 @@ export class World {
    * writes on, and has the lock: the journal of grants does not know it.
    */
   isUnlocked(store: string): boolean {
-    let unlocked = false;
+    const found = this.#look(store);
+    return found === "locked" || found === "unknown_store";
+  }
+
+  /** Whether somebody is seen to have it. A lock file that cannot be used is nobody's. */
+  #isBusy(store: string): boolean {
+    return this.#look(store) === "busy";
+  }
+
+  /** What comes of trying to lock the store's lock file, once; it is not kept. */
+  #look(store: string): (HeldLock | LockFailure)["kind"] | null {
+    let found: (HeldLock | LockFailure)["kind"] | null = null;
     const cancel = this.#ports.locks.lock(store, -Infinity, (result) => {
       if (result.kind === "locked") result.close();
-      unlocked = result.kind === "locked" || result.kind === "unknown_store";
+      found = result.kind;
     });
     cancel();
-    return unlocked;
+    return found;
   }
 
   /** Gives up every lock of a store; the agent ends. */

@@ -2,7 +2,7 @@
  * Asking the agent: connects, asks, and turns what it refuses into messages and exit statuses.
  * @module
  */
-import { AgentError, defaultSocketPath, openConnection } from "../client/mod.ts";
+import { AgentError, AgentUnreachable, defaultSocketPath, openConnection } from "../client/mod.ts";
 import type { Connection } from "../client/mod.ts";
 import { isStoreCode } from "../lease/store_code.ts";
 import { Failure, usage } from "./failure.ts";
@@ -18,23 +18,46 @@ export function socketOf(options: { readonly socket?: string }): string {
   }
 }
 
+/** How long an agent may take to answer a question: it answers from memory, or within 2 s. */
+const ANSWER_MS = 5_000;
+
 /**
- * Lets `use` ask the agent.
+ * Lets `use` ask the agent, which must be done within `withinMs` (default 5 s; Infinity for what
+ * waits by its nature).
  *
  * @throws {Failure} with the exit status of what went wrong.
  */
 export async function withAgent<T>(
   options: { readonly socket?: string },
   use: (agent: Connection) => Promise<T>,
+  withinMs = ANSWER_MS,
 ): Promise<T> {
   try {
-    const agent = await openConnection({ socket: socketOf(options) });
-    const result = await use(agent);
+    const socket = socketOf(options);
+    const agent = await openConnection({ socket });
+    const result = await within(withinMs, socket, use(agent));
     void agent.close();
     return result;
   } catch (error) {
     if (error instanceof AgentError) throw new Failure(refusalText(error), error.exit);
     throw error;
+  }
+}
+
+/** The result of `answer`, unless it takes too long: an agent that is frozen cannot be reached. */
+async function within<T>(ms: number, socket: string, answer: Promise<T>): Promise<T> {
+  if (ms === Infinity) return await answer;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    const message =
+      `The agent at ${socket} does not answer: it took the connection, and has said ` +
+      `nothing for ${ms / 1_000} s; look whether it hangs (systemctl status zit-agent)`;
+    timer = setTimeout(() => reject(new AgentUnreachable(message)), ms);
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

@@ -27,8 +27,9 @@ export function defineStepdown(program: Command, context: Context): void {
       throw usage("Name one store, or say --all.");
     }
     if (store !== undefined) checkStore(store);
-    const { asked, ttlMs } = await withAgent(options, async (agent) => {
-      const { ttl_ms } = await agent.call("status", {});
+    // A question first: an agent that does not answer this one does not step down, either.
+    const { ttl_ms: ttlMs } = await withAgent(options, (agent) => agent.call("status", {}));
+    const asked = await withAgent(options, async (agent) => {
       const stop = showProgress(async (sinceMs) => {
         const { grants } = (await agent.call("status", {})).counts;
         return `stepping down for ${
@@ -36,15 +37,14 @@ export function defineStepdown(program: Command, context: Context): void {
         }s: ${grants} grants are out on this host`;
       }, context.env);
       try {
-        const asked = await agent.call("stepdown", {
+        return await agent.call("stepdown", {
           ...(store === undefined ? { all: true } : { store }),
           ...(forMs === undefined ? {} : { for_ms: forMs }),
         });
-        return { asked, ttlMs: ttl_ms };
       } finally {
         stop();
       }
-    });
+    }, Infinity);
     if (options.json) printJson(asked);
     else for (const line of stepdownLines(asked, { forMs: forMs ?? ttlMs, ttlMs })) print(line);
     context.exit = asked.remaining === 0 ? EXIT.ok : EXIT.no;

@@ -35,7 +35,7 @@ export function defineWatch(program: Command, context: Context): void {
         "The agent closed the connection; start the watch again.",
         EXIT.unavailable,
       );
-    });
+    }, Infinity);
   });
 }
 

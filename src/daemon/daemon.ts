@@ -14,7 +14,7 @@ import { QuietLog } from "../service/quiet_log.ts";
 import { SocketError } from "../socket/path_checks.ts";
 import { setDescriptorLimit } from "../sys/process.ts";
 import { VERSION } from "../version.ts";
-import { type Backend, startBackend } from "./coordinators.ts";
+import { type Backend, startBackend, type Warning } from "./coordinators.ts";
 import { Lifetime } from "./lifetime.ts";
 import { StateMemory } from "./memory.ts";
 import { LogObserver } from "./observer.ts";
@@ -115,6 +115,8 @@ interface Parts {
   readonly lifetime: Lifetime;
   readonly observer: LogObserver;
   readonly status: () => StatusResult;
+  /** What the last reload could not read, until one can. */
+  readonly reloadFaults: Map<string, Warning>;
 }
 
 /** Serves metrics and health where asked to; else their code is not even loaded. */
@@ -186,6 +188,7 @@ function join(
     observer,
   });
   const startedMs = clock.bootMs();
+  const reloadFaults = new Map<string, Warning>();
   const status = () =>
     statusOf({
       agent: agent!,
@@ -195,12 +198,12 @@ function join(
       nowMs: () => clock.bootMs(),
       coordinator: () => backend.facts(),
       aheadMs: () => backend.aheadMs(),
-      warnings: () => backend.warnings(),
+      warnings: () => [...backend.warnings(), ...reloadFaults.values()],
       connections: () => surface.connections,
     });
   const { descriptors } = made;
   const surface: Surface = openSocket(agent, { options, memory, log, descriptors, status });
-  return { agent, backend, surface, lifetime, observer, status };
+  return { agent, backend, surface, lifetime, observer, status, reloadFaults };
 }
 
 function pinnedOf(path: string): Set<string> {
@@ -224,20 +227,22 @@ function coordinatorLine(
  * SIGHUP: credentials and the stores file again, each for itself; what cannot be read leaves the old
  * in force.
  */
-async function reload(options: RunOptions, { agent, backend }: Parts, log: Log): Promise<void> {
+async function reload(options: RunOptions, parts: Parts, log: Log): Promise<void> {
+  const { agent, backend, reloadFaults } = parts;
   const { storesFile } = options;
-  let failed = false;
+  reloadFaults.clear();
   const attempt = async (what: string, act: () => void | Promise<void>) => {
     try {
       await act();
     } catch (error) {
-      failed = true;
-      log.event("error", "reload_failed", { what, message: (error as Error).message });
+      const { message } = error as Error;
+      reloadFaults.set(what, { check: "reload", message: `the last reload failed: ${message}` });
+      log.event("error", "reload_failed", { what, message });
     }
   };
   if (storesFile !== null) {
     await attempt("stores", () => agent.setPinned(readStoresFile(storesFile)));
   }
   await attempt("credentials", () => backend.reload());
-  if (!failed) log.event("info", "reloaded");
+  if (reloadFaults.size === 0) log.event("info", "reloaded");
 }

@@ -52,6 +52,8 @@ interface Log {
 interface Incarnation {
   readonly node: string;
   readonly machine: string;
+  /** The directory's lock file, which its agent held. */
+  readonly lock: string;
   /** RFC 3339, for people. */
   readonly at: string;
 }
@@ -98,14 +100,19 @@ export class StateDir {
     this.damage = held.flatMap((log) => log.damage);
     // For good: the next run could not tell any more that there was damage.
     if (this.damage.length > 0) this.#incarnations.retain(() => false);
+    const lock = options.lock.identity;
     this.previousIncarnations = new Set(
       [...this.#incarnations.entries]
-        // A disk that was copied to another machine knows nothing of the processes there.
-        .filter(([_, { value }]) => value.node === node && value.machine === machine)
+        // The lock proves dead only who held this very lock, on this machine since it was started:
+        // a copy of the directory, or of the disk, knows nothing of the agent it was copied from.
+        .filter(([_, { value, boot: then }]) =>
+          value.node === node && value.machine === machine && value.lock === lock && then === boot
+        )
         .map(([id]) => id)
         .filter((id) => id !== incarnation),
     );
-    this.#incarnations.set(incarnation, { node, machine, at: new Date().toISOString() });
+    const at = new Date().toISOString();
+    this.#incarnations.set(incarnation, { node, machine, lock, at });
   }
 
   /**
@@ -203,11 +210,10 @@ function closeAll(held: readonly Log[]): void {
 
 function decodeIncarnation(value: unknown): Incarnation | null {
   if (typeof value !== "object" || value === null) return null;
-  const { node, machine, at } = value as Partial<Record<keyof Incarnation, unknown>>;
-  if (typeof node !== "string" || typeof machine !== "string" || typeof at !== "string") {
-    return null;
-  }
-  return { node, machine, at };
+  const { node, machine, lock, at } = value as Partial<Record<keyof Incarnation, unknown>>;
+  const texts = [node, machine, lock, at];
+  if (!texts.every((text) => typeof text === "string")) return null;
+  return { node, machine, lock, at } as Incarnation;
 }
 
 function decodeText(value: unknown): string | null {

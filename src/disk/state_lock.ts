@@ -55,6 +55,8 @@ export interface Occupant {
 
 /** A locked directory. */
 export interface DirectoryLock {
+  /** Which file is locked: a copy of the directory has another. */
+  readonly identity: string;
   /**
    * Why another agent could start on the directory although we are here, and what to do; null while
    * none can. Looks at the disk.
@@ -118,6 +120,7 @@ function lock(directory: string, occupant: Occupant): DirectoryLock {
     const written = write(fd, line);
     if (written !== null) ftruncateSync(fd, written);
     return {
+      identity: `${stat.ino}:${stat.birthtimeNs}`,
       get problem() {
         return names(path, stat) ? null : replaced(directory, path);
       },

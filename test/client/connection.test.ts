@@ -89,7 +89,11 @@ describe("Connection", () => {
       const other = await openSocket({ socket: path });
       server.say("take it");
       await server.line();
-      expect(await failure(requestLockedGrant(other, { store: "a" } as never, path)))
+      expect(
+        await failure(
+          requestLockedGrant(other, { store: "a" } as never, { path, withinMs: 10_000 }),
+        ),
+      )
         .toMatchObject({ kind: "limit", message: "full" });
     } finally {
       await server.kill();

@@ -3,6 +3,7 @@ import {
   appendFileSync,
   chmodSync,
   chownSync,
+  cpSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -204,6 +205,22 @@ test("previousIncarnations leaves out another node's, and another machine's whos
   const state = open(dir.path);
   expect([...state.previousIncarnations]).toEqual([]);
   state.close();
+});
+
+test("previousIncarnations is empty in a copy, whose lock proves nobody dead, and after a reboot", () => {
+  using dir = tempDir();
+  const [original, copy] = [join(dir.path, "original"), join(dir.path, "copy")];
+  earlier(original, () => {});
+  cpSync(original, copy, { recursive: true, preserveTimestamps: true });
+  const copied = open(copy);
+  expect([...copied.previousIncarnations]).toEqual([]);
+  copied.close();
+  const rebooted = open(original, { boot: "another boot" });
+  expect([...rebooted.previousIncarnations]).toEqual([]);
+  rebooted.close();
+  const same = open(original);
+  expect([...same.previousIncarnations]).toEqual(["earlier"]);
+  same.close();
 });
 
 test("previousIncarnations has the last 64", () => {

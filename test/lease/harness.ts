@@ -70,6 +70,9 @@ export class Harness {
   }
 
   /** Handles an event and what its locks and fences bring. */
+  /** Whether nobody has the store's lock when it is looked at. */
+  lockFree = true;
+
   handle(event: StoreEvent): void {
     const pending: StoreEvent[] = [event];
     for (let next = pending.shift(); next !== undefined; next = pending.shift()) {
@@ -90,6 +93,8 @@ export class Harness {
         return void this.requests.push(effect);
       case "note":
         return void this.notes.push(effect.note);
+      case "probe_lock":
+        return void pending.push({ type: "lock_probed", free: this.lockFree });
       case "granted":
         return void this.granted.push(effect);
       case "refused":

@@ -27,6 +27,20 @@ test("handle() does not release while a client that is gone may have left a writ
   expect(h.requests.filter(({ type }) => type !== "put_entry")).toEqual([]);
 });
 
+test("handle() does not release while somebody has the lock, whoever that is (ceph-qa-suite#583)", () => {
+  const h = new Harness();
+  h.acquire(50);
+  // A process that an earlier agent's client left behind: nobody here knows of it.
+  h.lockFree = false;
+  h.handle({ type: "drain", reason: "shutdown", forMs: Infinity });
+  expect(h.requests).toEqual([]);
+  h.pass(200);
+  expect(h.requests).toEqual([]);
+  h.lockFree = true;
+  h.pass(200);
+  expect(h.take("put_tenure").released).toBe("shutdown");
+});
+
 test("handle() never renews what it is releasing, nor believes in it when an old write is acknowledged (dynamodb-lock-client#116)", () => {
   const h = new Harness();
   h.acquire(50);

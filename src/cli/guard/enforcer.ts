@@ -20,6 +20,12 @@ const SWEEP_EVERY_MS = 20;
  */
 const LOOK_EVERY_MS = 1_000;
 
+/** A look later than this was held up: the process was stopped, or the machine suspended. */
+const HELD_UP_MS = 300;
+
+/** What was sent to us meanwhile is read within a turn of the event loop, or it was not sent. */
+const READ_NEWS_MS = 10;
+
 /** How an enforcer differs from the plan. */
 export interface EnforcerOptions {
   /**
@@ -41,6 +47,8 @@ export class Enforcer {
   #acted = false;
   #askingForReprieve = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  /** When the look that is on its way was due; Infinity when none is. */
+  #dueMs = Infinity;
 
   constructor(target: Target, options: EnforcerOptions = {}) {
     this.#target = target;
@@ -79,6 +87,9 @@ export class Enforcer {
     clearTimeout(this.#timer);
     if (this.#hold === null) return;
     const nowMs = bootTimeMs();
+    // Stopped until now: the newest deadline may wait to be read. Once, and only for that long: the
+    // next look is not late.
+    if (!this.#acted && nowMs > this.#dueMs + HELD_UP_MS) return this.#lookIn(READ_NEWS_MS, nowMs);
     const { lateMs = 0 } = this.#options;
     const step = stepAt(this.#hold, nowMs);
     if (step.kind === "kill") return this.#kill();
@@ -86,7 +97,12 @@ export class Enforcer {
     if (late.kind !== "run") this.#end();
     const untilMs = late.kind === "run" ? late.untilMs + lateMs : step.untilMs;
     const waitMs = Math.min(untilMs, step.kind === "end" ? step.untilMs : Infinity) - nowMs;
-    this.#timer = setTimeout(() => this.look(), Math.min(Math.max(1, waitMs), LOOK_EVERY_MS));
+    this.#lookIn(Math.min(Math.max(1, waitMs), LOOK_EVERY_MS), nowMs);
+  }
+
+  #lookIn(delayMs: number, nowMs: number): void {
+    this.#dueMs = nowMs + delayMs;
+    this.#timer = setTimeout(() => this.look(), delayMs);
   }
 
   /** The living processes of the command; a sweep of /proc. */

@@ -15,6 +15,9 @@ import { announceWait } from "./waiting.ts";
 import { WatchdogLink } from "./watchdog_link.ts";
 import { Wrapper } from "./wrapper.ts";
 
+/** How much longer than the wait an answer may take: 2 s for the coordinator, and a busy machine. */
+const ANSWER_MS = 5_000;
+
 /** What `agent guard` was asked for. Durations are in milliseconds. */
 export interface GuardRequest {
   readonly store: string;
@@ -79,7 +82,7 @@ async function ask(
       follow: true,
       // The name alone: arguments may be nobody else's business.
       purpose: commandOf(command),
-    }, socket);
+    }, { path: socket, withinMs: (request.wait ?? 0) + ANSWER_MS });
   } catch (error) {
     if (error instanceof AgentError) {
       const waited = error.kind === "not_holder" ? request.waitLease : request.wait;

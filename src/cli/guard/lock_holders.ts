@@ -3,7 +3,7 @@
  * left behind.
  * @module
  */
-import { fstatSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { fstatSync, readdirSync, readFileSync, readlinkSync, statSync } from "node:fs";
 import { processState } from "../../sys/proc.ts";
 
 /** How to tell who has the lock of one grant. */
@@ -15,6 +15,12 @@ export interface LockMark {
    * running when it granted it.
    */
   readonly since: number;
+  /**
+   * What the file says of this grant. A later grant of the store writes its own line before it passes
+   * its lock on, and can have the lock only when nobody has ours any more: so once the line is another,
+   * whoever has the file locked is another's.
+   */
+  readonly line: string;
   /** The agent as the kernel names it; with socket activation that is who opened the socket. */
   readonly agent: number;
 }
@@ -27,25 +33,34 @@ export function lockMark(fd: number, group: number, agent: number): LockMark | n
   const state = processState(group);
   if (state === null) return null;
   const { dev, ino } = fstatSync(fd);
-  return { dev, ino, since: state.startTime, agent };
+  return { dev, ino, since: state.startTime, line: readLine(`/proc/self/fd/${fd}`), agent };
+}
+
+function readLine(path: string): string {
+  return readFileSync(path, "latin1").split("\n", 1)[0].trimEnd();
 }
 
 /** Whether a process, started at `startTime`, has that lock: the file open, by the locked opening. */
 export function hasLock(pid: number, startTime: number, mark: LockMark): boolean {
   if (startTime < mark.since || pid === mark.agent) return false;
   try {
+    // Agents and guards take and pass locks, and none of them is what a command runs.
+    if (readlinkSync(`/proc/${pid}/exe`) === readlinkSync("/proc/self/exe")) return false;
     return readdirSync(`/proc/${pid}/fd`).some((fd) => isLocked(pid, fd, mark));
   } catch {
     return false; // it ended, or is not ours to see
   }
 }
 
-function isLocked(pid: number, fd: string, { dev, ino }: LockMark): boolean {
+function isLocked(pid: number, fd: string, { dev, ino, line }: LockMark): boolean {
   try {
-    const file = statSync(`/proc/${pid}/fd/${fd}`);
+    const path = `/proc/${pid}/fd/${fd}`;
+    const file = statSync(path);
     if (file.ino !== ino || file.dev !== dev) return false;
     // Others may have opened the file, too, to wait for it or to read it.
-    return /^lock:.*\bFLOCK\b/m.test(readFileSync(`/proc/${pid}/fdinfo/${fd}`, "latin1"));
+    const locked = /^lock:.*\bFLOCK\b/m.test(readFileSync(`/proc/${pid}/fdinfo/${fd}`, "latin1"));
+    // Read last: a line that is ours now was ours when the lock was seen.
+    return locked && readLine(path) === line;
   } catch {
     return false; // closed meanwhile
   }

@@ -47,24 +47,27 @@ interface Answer {
 export function requestLockedGrant(
   socket: Socket & { _handle?: { fd: number } },
   params: GuardParams,
-  path: string,
+  { path, withinMs }: { path: string; withinMs: number },
 ): Promise<LockedGrant> {
   const fd = socket._handle?.fd;
   if (fd === undefined) throw new Error("Cannot find the descriptor of the socket");
   return new Promise((resolve, reject) => {
     const reader = new AnswerReader(fd, path);
     const fail = (error: unknown) => {
+      clearTimeout(timer);
       stop();
       socket.destroy();
       reject(error);
     };
     const onGone = () => fail(reader.gone());
+    const timer = setTimeout(() => fail(silent(path, withinMs)), withinMs);
     const stop = whenReadable(fd, LOOK_EVERY_MS, () => {
       // Closed by the runtime, as when our question met a dead agent: the number may be another's.
       if (socket.destroyed || socket._handle?.fd !== fd) return onGone();
       try {
         const grant = reader.read();
         if (grant === null) return;
+        clearTimeout(timer);
         stop();
         socket.off("error", onGone);
         const { rest, ...found } = grant;
@@ -171,4 +174,14 @@ class AnswerReader {
       `The agent at ${this.#path} closed the connection before it answered; see its log`,
     );
   }
+}
+
+/** An agent that took the question and says nothing within the time that its answer may take. */
+function silent(path: string, withinMs: number): AgentUnreachable {
+  return new AgentUnreachable(
+    `The agent at ${path} has not answered for ${
+      Math.round(withinMs / 1_000)
+    } s; look whether it ` +
+      "hangs (systemctl status zit-agent)",
+  );
 }
