@@ -140,5 +140,6 @@ function foreignPauseMs(known: Foreign, nowMs: number, context: LeaseContext): n
  * coordinator: an entry nobody renews is gone a TTL later, or a little more.
  */
 export function isStuck(silentMs: number, { timing }: LeaseContext): boolean {
-  return silentMs > timing.ttlMs + timing.graceMs;
+  // Entries age out a little late, and a grace of 0 leaves no room for that.
+  return silentMs > 1.5 * timing.ttlMs + timing.graceMs;
 }

@@ -116,10 +116,11 @@ test(
     agent.makeStore("one");
     const client = await agent.client();
     const { token, epoch } = await client.call("guard", { store: "one" });
+    const before = agent.log().length;
     await server.reload(users("nobody"));
-    await agent.logged("problem", { check: "coordinator" });
+    await agent.logged("problem", { check: "coordinator" }, before);
     await server.reload(users("agent"));
-    await agent.logged("problem_over", { check: "coordinator" });
+    await agent.logged("problem_over", { check: "coordinator" }, before);
     expect((await client.call("verify", { token, store: "one" })).epoch).toBe(epoch);
   },
   TEST_MS,
