@@ -40,7 +40,7 @@ export function onRecordRead(
     };
   }
   const displaced = owed === "grace" || (record === null && isUnexplained(state, context));
-  const next = awaitClients(owe(state, displaced, context, out), record, context);
+  const next = awaitClients(owe(state, displaced, context, out), context);
   const seq = next.seq + 1;
   out.push({
     type: "put_tenure",
@@ -119,18 +119,15 @@ function carried(untilMs: number, { acquiredAtMs }: Ours, context: LeaseContext)
 
 /**
  * Has the grace last while clients of an earlier incarnation may write: a whole one, and in any case
- * until their deadlines, which taking its entry over did not shorten. Also where the answer to that
- * was missed, and what is found is our own entry over its record. It is not remembered: the journal
- * that tells of these clients is.
+ * until their deadlines, which taking its entry over did not shorten. It is not remembered: the
+ * journal that tells of these clients is.
  */
-function awaitClients(state: Ours, record: TenureRecord | null, context: LeaseContext): Ours {
-  if (state.claim === "create") return state;
-  const heirOf = state.heirOf ?? record?.incarnation ?? null;
-  if (heirOf === null || context.inherits(heirOf)?.clientsGone !== false) return state;
+function awaitClients(state: Ours, context: LeaseContext): Ours {
+  const { claim, heirOf } = state;
+  if (claim !== "inherited_owing" || heirOf === null) return state;
   const untilMs = state.acquiredAtMs + longestMs(context);
   return {
     ...state,
-    heirOf,
     graceUntilMs: Math.max(state.graceUntilMs, untilMs),
     awaited: {
       incarnation: heirOf,

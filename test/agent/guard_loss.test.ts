@@ -6,7 +6,7 @@ import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { tmpdir } from "node:os";
 import { cgroupProblem } from "../../src/sys/cgroup.ts";
-import { fleet, guardOne, isRunning, notificationsOf, SharedLog } from "../support/fleet.ts";
+import { again, fleet, guardOne, isRunning, notificationsOf, SharedLog } from "../support/fleet.ts";
 import { faultsOf } from "../support/kill_storm.ts";
 import { NatsServer } from "../support/nats.ts";
 import { AGENT, refusal, runClient } from "../support/real_agent.ts";
@@ -228,4 +228,30 @@ test("expiry and grace take what they are documented to take, a grace of 0 inclu
   expect(whole.graceMs).toBeGreaterThanOrEqual(TTL_MS - 50);
   expect(whole.graceMs).toBeLessThan(TTL_MS + 1_500);
   expect(none.graceMs).toBeLessThan(1_500);
+});
+
+test("the watchdog of a killed guard leaves the next guard and the next agent alone", async () => {
+  const start = fleet(server.url, TTL_MS);
+  await using first = await start("alpha");
+  const path = join(scratch(), "pid");
+  const guard = guardOne(first, [
+    "sh",
+    "-c",
+    `echo $$ > ${path}.tmp; mv ${path}.tmp ${path}; sleep 1000`,
+  ]);
+  const [pid] = await pidsIn(path);
+  guard.kill("SIGKILL");
+  await guard.exited;
+  await first.end("SIGKILL");
+  // The command ends long before its deadline, and others have its store and its lock file by then.
+  process.kill(pid!, "SIGKILL");
+  await using second = await start("alpha", again(first));
+  const client = await second.client();
+  const next = guardOne(second, ["sleep", String((2 * TTL_MS) / 1_000)], {
+    flags: ["--wait", "10s"],
+  });
+  expect(await next.exited).toBe(0);
+  expect((await client.call("status", {})).pid).toBe(second.pid);
+  const { token } = await client.call("guard", { store: "one" });
+  await client.call("release", { token });
 });

@@ -7,6 +7,8 @@ import { bootTimeMs } from "../../sys/boot_time.ts";
 import { signalGroup, signalProcess } from "../../sys/job.ts";
 import { ending, stepAt } from "./plan.ts";
 import type { Hold } from "./plan.ts";
+import { LockTrail } from "./lock_holders.ts";
+import type { LockMark } from "./lock_holders.ts";
 import { membersOf } from "./sweep.ts";
 import type { Target } from "./sweep.ts";
 
@@ -61,8 +63,13 @@ export class Enforcer {
   }
 
   /** More is known of where the command's processes are. */
-  setPlace(place: Pick<Target, "group" | "cgroup" | "lock">): void {
-    this.#target = { ...this.#target, ...place };
+  setPlace(place: Pick<Target, "group" | "cgroup"> & { readonly lock: LockMark | null }): void {
+    const { lock: mark, ...rest } = place;
+    const known = this.#target.lock;
+    // The same as before, however often we are told.
+    const isKnown = known !== null && mark !== null && known.mark.since === mark.since;
+    const lock = isKnown || mark === null ? known : new LockTrail(mark);
+    this.#target = { ...this.#target, ...rest, lock };
   }
 
   /**
@@ -133,8 +140,10 @@ export class Enforcer {
     if (this.#acted || this.#hold === null) return;
     this.#decide();
     const { group } = this.#target;
+    // Found first: who has the lock is known by those who may end at once.
+    const members = membersOf(this.#target);
     if (group !== null) signalGroup(group, SIGTERM);
-    for (const each of membersOf(this.#target)) {
+    for (const each of members) {
       // What a nested guard runs is told by that guard, which is asked itself.
       if (each.group !== group && each.innermost) signalProcess(each.pid, SIGTERM);
       signalProcess(each.pid, SIGCONT); // a stopped process would not see the other
@@ -142,11 +151,13 @@ export class Enforcer {
   }
 
   #kill(): void {
+    const { group, lock, cgroup } = this.#target;
+    // Not asked before: who has the lock is known by those who end now. A cgroup has all of them.
+    if (!this.#acted && lock !== null && cgroup === null) membersOf(this.#target);
     this.#decide();
-    const { group } = this.#target;
     // The groups at once, before the slower look at every process.
     if (group !== null) signalGroup(group, SIGKILL);
-    this.#target.cgroup?.kill();
+    cgroup?.kill();
     const members = membersOf(this.#target);
     for (const each of members) signalProcess(each.pid, SIGKILL);
     // One that forked while we looked was missed, and what it started has a new number.

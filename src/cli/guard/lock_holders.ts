@@ -40,8 +40,52 @@ function readLine(path: string): string {
   return readFileSync(path, "latin1").split("\n", 1)[0].trimEnd();
 }
 
+/** A process, told from a later one of its number. */
+export interface Holder {
+  readonly pid: number;
+  /** In clock ticks since boot. */
+  readonly startTime: number;
+}
+
+/**
+ * Follows the lock of one command for as long as the command has it.
+ *
+ * Nothing shows whether two processes have a file locked by the same opening. But a lock is
+ * exclusive: while one that is known to be of the command has it, all who have it are of the
+ * command, and from then on known as well. As soon as none of those has it any more, it may be the next
+ * grant's, or that of another agent, started meanwhile: whoever has it then is left alone for good.
+ */
+export class LockTrail {
+  readonly mark: LockMark;
+  readonly #known = new Map<number, number>();
+  #lost = false;
+
+  constructor(mark: LockMark) {
+    this.mark = mark;
+  }
+
+  /** Those of `processes` that have the command's lock; `members` are known to be of the command. */
+  find(processes: readonly Holder[], members: ReadonlySet<number>): number[] {
+    if (this.#lost) return [];
+    const has = ({ pid, startTime }: Holder) => hasLock(pid, startTime, this.mark);
+    const sure = processes.filter((each) =>
+      members.has(each.pid) || this.#known.get(each.pid) === each.startTime
+    ).filter(has);
+    const holders = sure.length === 0 ? [] : processes.filter(has);
+    // Only if one has it still, it was theirs all the time that we looked.
+    this.#lost = !sure.some((each) => has(each) && isSame(each));
+    if (this.#lost) return [];
+    for (const { pid, startTime } of holders) this.#known.set(pid, startTime);
+    return holders.map(({ pid }) => pid);
+  }
+}
+
+function isSame({ pid, startTime }: Holder): boolean {
+  return processState(pid)?.startTime === startTime;
+}
+
 /** Whether a process, started at `startTime`, has that lock: the file open, by the locked opening. */
-export function hasLock(pid: number, startTime: number, mark: LockMark): boolean {
+function hasLock(pid: number, startTime: number, mark: LockMark): boolean {
   if (startTime < mark.since || pid === mark.agent) return false;
   try {
     // Agents and guards take and pass locks, and none of them is what a command runs.

@@ -12,8 +12,7 @@
  */
 import { closeSync, openSync, readdirSync, readSync } from "node:fs";
 import type { Cgroup } from "../../sys/cgroup.ts";
-import { hasLock } from "./lock_holders.ts";
-import type { LockMark } from "./lock_holders.ts";
+import type { LockTrail } from "./lock_holders.ts";
 
 /** Carries the marks, outermost guard first, separated by colons. */
 export const MARKS_VARIABLE = "ZIT_LEASE_GUARDS";
@@ -27,7 +26,7 @@ export interface Target {
   /** Null where none could be made. */
   readonly cgroup: Cgroup | null;
   /** Null where the lock does not show whose a process is: shared with other commands, or not there. */
-  readonly lock: LockMark | null;
+  readonly lock: LockTrail | null;
   /** A process whose children are of the command, and those of its children that are not. */
   readonly parent?: { readonly pid: number; readonly except: ReadonlySet<number> };
 }
@@ -60,20 +59,27 @@ export function membersOf(target: Target): Member[] {
   const belongs = (each: Process) =>
     each.group === group || each.marks.includes(mark) || members.has(each.parent) ||
     caught.has(each.pid) ||
-    (each.parent === parent?.pid && !parent.except.has(each.pid)) ||
-    (lock !== null && hasLock(each.pid, each.startTime, lock));
-  // Children may be listed before their parents: again, until nobody was added.
-  for (let before = -1; before !== members.size;) {
-    before = members.size;
-    for (const each of processes) {
-      if (!members.has(each.pid) && belongs(each)) members.add(each.pid);
-    }
-  }
+    (each.parent === parent?.pid && !parent.except.has(each.pid));
+  addAll(members, processes, belongs);
+  for (const pid of lock?.find(processes, members) ?? []) members.add(pid);
+  addAll(members, processes, belongs);
   return processes.filter(({ pid }) => members.has(pid)).map(({ pid, group, marks }) => ({
     pid,
     group,
     innermost: (marks.at(-1) ?? mark) === mark,
   }));
+}
+
+/** Children may be listed before their parents: so again, until nobody was added. */
+function addAll(
+  members: Set<number>,
+  processes: readonly Process[],
+  belongs: (each: Process) => boolean,
+): void {
+  for (let before = -1; before !== members.size;) {
+    before = members.size;
+    for (const each of processes) if (belongs(each)) members.add(each.pid);
+  }
 }
 
 /** The other living processes of our own process group. */
