@@ -9,6 +9,7 @@ import { connect as connectNats } from "@nats-io/transport-node";
 import type { Connection } from "../../src/client/mod.ts";
 import { NatsCluster, NatsServer } from "../../test/support/nats.ts";
 import { RealAgent } from "../../test/support/real_agent.ts";
+import { until } from "../../test/support/wait.ts";
 import { print, printPair, quantile, timeUs } from "./figures.ts";
 
 const WARM_UP = 500;
@@ -35,6 +36,11 @@ async function latency(name: string, url: string, rounds: number): Promise<void>
   const nc = await connectNats({ servers: url.split(",") });
   const kv = await new Kvm(jetstream(nc)).open("leases");
   let revision = await kv.create("bare", "bench");
+  // New replicated buckets take a moment to elect their leaders: refused until then, truly.
+  await until("the first grant", async () => {
+    const grant = await client.call("guard", { store: "store" }).catch(() => null);
+    return grant && await client.call("release", { token: grant.token });
+  });
   const guards: number[] = [];
   const updates: number[] = [];
   const pairs: number[] = [];
