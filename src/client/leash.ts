@@ -28,10 +28,12 @@ export interface Ended {
 }
 
 /**
- * Kills the group, and waits to be told that it need not: the end of its input means that whoever
- * started it is gone, by SIGKILL, too. In plain shell, because it must be there wherever this is.
+ * Is told the group, and kills it unless it is told that it need not: the end of its input means that
+ * whoever started it is gone, by SIGKILL, too. It is started first, so that the program never runs
+ * without it for longer than a turn of the event loop, in which it is told the group. In plain shell, because it must be there
+ * wherever this is.
  */
-const WATCHDOG = 'read -r done || kill -KILL "-$1" 2>/dev/null';
+const WATCHDOG = 'read -r group || exit; read -r done || kill -KILL "-$group" 2>/dev/null';
 
 /** A running program. */
 export class Leash {
@@ -41,13 +43,14 @@ export class Leash {
   readonly #watchdog: ChildProcess | null;
 
   constructor({ executable, args, cwd, env, input, watched }: LeashOptions) {
+    this.#watchdog = watched ? startWatchdog() : null;
     this.#child = spawn(executable, [...args], {
       cwd,
       env: { ...env },
       detached: true,
       stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
     });
-    this.#watchdog = watched ? this.#watch() : null;
+    if (this.#child.pid !== undefined) this.#watchdog?.stdin?.write(`${this.#child.pid}\n`);
     // A program that does not read its input is none of our business.
     this.#child.stdin?.on("error", () => {});
     this.#child.stdin?.end(input);
@@ -63,19 +66,6 @@ export class Leash {
     } catch {
       // Nobody is left.
     }
-  }
-
-  #watch(): ChildProcess | null {
-    const { pid } = this.#child;
-    if (pid === undefined) return null; // it could not be started
-    const watchdog = spawn("/bin/sh", ["-c", WATCHDOG, "watchdog", String(pid)], {
-      // Out of reach of what a terminal sends to its foreground group.
-      detached: true,
-      stdio: ["pipe", "ignore", "ignore"],
-    });
-    watchdog.on("error", () => {}); // told by the caller's end alone, then
-    watchdog.stdin!.on("error", () => {});
-    return watchdog;
   }
 
   #wait(): Promise<Ended> {
@@ -94,10 +84,21 @@ export class Leash {
     });
   }
 
-  /** The group is over: its number may be somebody else's soon. */
+  /** The group is over, or never was: its number may be somebody else's soon. */
   #letGo(): void {
     this.#watchdog?.stdin?.end("done\n");
   }
+}
+
+function startWatchdog(): ChildProcess {
+  const watchdog = spawn("/bin/sh", ["-c", WATCHDOG], {
+    // Out of reach of what a terminal sends to its foreground group.
+    detached: true,
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  watchdog.on("error", () => {}); // told by the caller's end alone, then
+  watchdog.stdin!.on("error", () => {});
+  return watchdog;
 }
 
 function collect(stream: NodeJS.ReadableStream): () => string {

@@ -200,10 +200,14 @@ describe("ZitCli", () => {
       const executable = ${JSON.stringify(join(directory.path, "zit"))};
       const env = { ...process.env, NOTES: ${JSON.stringify(notes)} };
       const zit = new ZitCli({ executable, env });
+      // Each a turn of its event loop, in which what it wrote to the watchdog has left.
+      setInterval(() => console.log("turn"), 20);
       await agent.guard("two", { waitMs: 10_000 }, (token) => zit.write(token, "two", ["slow"]));
     `;
-    const child = Bun.spawn([process.execPath, "-e", script]);
+    const child = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe" });
+    const turns = child.stdout.getReader();
     await until("it runs", () => pids().length === 2);
+    for (let turn = 0; turn < 3; turn++) await turns.read();
     expect(pids().every(isAlive)).toBe(true);
     child.kill("SIGKILL");
     await until("all are gone", () => !pids().some(isAlive));

@@ -133,7 +133,7 @@ test("every event that the program logs is in the manual's table, and none else"
     if (!file.endsWith(".ts")) continue;
     const source = readFileSync(join(root, "src", file), "utf8");
     const calls = source.matchAll(
-      /\.event\(\s*(?:level|"\w+"|\w+ === 0 \? "info" : "warn"),\s*([^,)]+)/g,
+      /\.event\(\s*(?:level|"\w+"|\w+ === \d \? "\w+" : "\w+"),\s*([^,)]+)/g,
     );
     for (const [, argument] of calls) {
       for (const [, name] of argument!.matchAll(/"([a-z_]+)"/g)) names.add(name!);
