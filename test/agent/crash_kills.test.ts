@@ -7,6 +7,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { openConnection } from "../../src/client/mod.ts";
 import { faultsOf, KillStorm } from "../support/kill_storm.ts";
 import { NatsServer } from "../support/nats.ts";
 import { RealAgent, runClient } from "../support/real_agent.ts";
@@ -34,23 +35,23 @@ test(
   `${KILLS} kills of agents and guards leave no overlap, no stuck store, no lock, no descriptor (seed ${SEED})`,
   async () => {
     using logs = tempDir();
+    const fresh = new Map<string, number>();
     await using storm = await KillStorm.begin({
       seed: SEED,
       stores: STORES,
       logs: logs.path,
-      start: (node, more = {}) =>
-        RealAgent.start({
+      start: async (node, more = {}) => {
+        const agent = await RealAgent.start({
           node,
           nats: server.url,
           ...more,
           flags: ["--ttl", `${TTL_MS}ms`, "--drain", "5s", "--interest", "4s"],
-        }),
+        });
+        // Before anybody asks it for anything.
+        if (!fresh.has(node)) fresh.set(node, await idleDescriptors(agent));
+        return agent;
+      },
     });
-    const fresh = new Map(
-      await Promise.all([...storm.agents].map(async ([node, agent]) => {
-        return [node, await idleDescriptors(agent)] as const;
-      })),
-    );
     await storm.rage(KILLS);
     await storm.calm();
     console.log(
@@ -103,7 +104,7 @@ test(
 
 /** How many descriptors an agent has open, those of connections left out. */
 async function idleDescriptors(agent: RealAgent): Promise<number> {
-  const client = await agent.client();
+  await using client = await openConnection({ socket: agent.socket });
   const { counts } = await client.call("status", {});
-  return readdirSync(`/proc/${agent.pid}/fd`).length - counts.connections - counts.grants;
+  return readdirSync(`/proc/${agent.pid}/fd`).length - counts.connections;
 }
