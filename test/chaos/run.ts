@@ -142,9 +142,9 @@ async function rounds(world: World): Promise<void> {
     const others = kinds.filter(({ area }) => area !== first.area);
     const chosen = others.length > 0 && random.chance(0.4) ? [first, random.pick(others)] : [first];
     const [leastMs, mostMs] = random.chance(0.5) ? SHORT_FAULT_MS : LONG_FAULT_MS;
-    const durationMs = random.int(leastMs, mostMs);
+    const durationMs = random.between(leastMs, mostMs);
     const peaceful = round % PEACE_EVERY === 0;
-    const pauseMs = random.int(...PAUSE_MS);
+    const pauseMs = random.between(...PAUSE_MS);
     const heals = [];
     for (const kind of chosen) heals.push(await inject(world, kind));
     await Bun.sleep(durationMs);

@@ -10,7 +10,7 @@ import { ChaosAgent, faketimePath, Writers } from "./agents.ts";
 import { collect, type Event, HistoryFile } from "./history.ts";
 import type { Network } from "./network.ts";
 import { ChaosOperator } from "./operator.ts";
-import { Random } from "./random.ts";
+import { Random } from "../support/random.ts";
 import { Servers } from "./servers.ts";
 
 /** What a run is made of. */
@@ -146,7 +146,7 @@ export class World {
         stores: plan.stores,
         logs: join(plan.dir, "logs"),
         histories: this.histories,
-        seed: this.random.int(1, 2 ** 31),
+        seed: this.random.between(1, 2 ** 31),
         clients: CLIENTS,
         guards: GUARDS,
       })

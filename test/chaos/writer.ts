@@ -16,7 +16,7 @@ import {
 } from "../../src/client/mod.ts";
 import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { HistoryFile } from "./history.ts";
-import { Random } from "./random.ts";
+import { Random } from "../support/random.ts";
 
 /** What the writers are told. */
 export interface WriterOptions {
@@ -74,7 +74,7 @@ class SocketWriter {
       connection.closed.then(() => (open = false));
       while (open && !stopping) {
         await this.#attempt(connection);
-        await Bun.sleep(this.#random.int(...PAUSE_MS));
+        await Bun.sleep(this.#random.between(...PAUSE_MS));
       }
       await connection.close();
     }
@@ -88,7 +88,7 @@ class SocketWriter {
     const follow = this.#random.chance(0.5);
     // One in six writes long enough for a fault to come in between.
     const long = this.#random.chance(1 / 6);
-    const writes = long ? this.#random.int(20, 80) : this.#random.int(1, 5);
+    const writes = long ? this.#random.between(20, 80) : this.#random.between(1, 5);
     const pauseMs = long ? 100 : this.#random.pick([0, 5, 50, 400]);
     const id = `${this.#prefix}${++this.#count}`;
     const base = { id, node, store };
@@ -260,14 +260,14 @@ async function runGuards(
         CHAOS_ID: id,
         CHAOS_LOG: join(logs, store),
         CHAOS_HISTORY: join(histories, `guard-${node}-${generation}-${index}.jsonl`),
-        CHAOS_WRITES: String(random.int(2, 60)),
+        CHAOS_WRITES: String(random.between(2, 60)),
       },
       stdin: "ignore",
       stdout: "ignore",
       stderr: "pipe",
     });
     // One in six wrappers is killed: the command must not outlive the lease all the same.
-    const killAfterMs = random.chance(1 / 6) ? random.int(50, 1_500) : null;
+    const killAfterMs = random.chance(1 / 6) ? random.between(50, 1_500) : null;
     const timer = killAfterMs === null
       ? null
       : setTimeout(() => child.kill("SIGKILL"), killAfterMs);
@@ -276,7 +276,7 @@ async function runGuards(
     if (timer !== null) clearTimeout(timer);
     if (child.signalCode !== null || status === 0) history.note({ kind: "exit", id, status });
     else history.note({ kind: "refused", ...base, why: `exit ${status}`, message });
-    await Bun.sleep(random.int(...PAUSE_MS));
+    await Bun.sleep(random.between(...PAUSE_MS));
   }
 }
 

@@ -22,6 +22,15 @@ export class Random {
     return from + Math.floor(this.next() * (to - from + 1));
   }
 
+  chance(probability: number): boolean {
+    return this.next() < probability;
+  }
+
+  /** A stream of its own, which does not depend on how much is drawn from this one later. */
+  fork(): Random {
+    return new Random(this.between(0, 2 ** 32 - 1));
+  }
+
   pick<T>(items: readonly T[]): T {
     return items[Math.floor(this.next() * items.length)]!;
   }

@@ -2,7 +2,7 @@
  * What a fault is.
  * @module
  */
-import type { Random } from "../random.ts";
+import type { Random } from "../../support/random.ts";
 import type { Server } from "../servers.ts";
 import type { World } from "../world.ts";
 
