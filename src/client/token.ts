@@ -27,6 +27,8 @@ export interface Grant {
   readonly refusal: NoTokenError | LostError | null;
   /** The commit-point check. */
   verify(options: { readonly signal?: AbortSignal }): Promise<void>;
+  /** The agent's executable, where programs under the grant get its lock by way of that; else null. */
+  readonly lockPasser: string | null;
   /** What a guarded program finds in its environment. */
   environment(): Record<string, string>;
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
-import { requestLockedGrant } from "../../src/cli/guard/locked_grant.ts";
+import { requestLocked } from "../../src/cli/guard/locked_grant.ts";
 import {
   AgentError,
   AgentUnreachable,
@@ -91,7 +91,7 @@ describe("Connection", () => {
       await server.line();
       expect(
         await failure(
-          requestLockedGrant(other, { store: "a" } as never, { path, withinMs: 10_000 }),
+          requestLocked(other, { method: "guard", params: { store: "a" }, path, withinMs: 10_000 }),
         ),
       )
         .toMatchObject({ kind: "limit", message: "full" });
