@@ -121,7 +121,11 @@ export class Token {
  */
 export type Genuine<T extends Token> = 0 extends 1 & T ? never : T;
 
-/** Makes a token. Not for programs: the package does not export it. */
+/**
+ * Makes a token. Not for programs: the package does not export it.
+ *
+ * @internal
+ */
 export function mintToken(grant: Grant): Token {
   return mint(grant);
 }
@@ -131,6 +135,7 @@ export function mintToken(grant: Grant): Token {
  *
  * @throws {NoTokenError} if it was not made here by a guard, is another store's, or its guard ended.
  * {@linkcode LostError} if its lease went, or its deadline passed.
+ * @internal
  */
 export function grantOf(token: unknown, store: string): Grant {
   const grant = typeof token === "object" && token !== null ? grantIn(token) : null;

@@ -4,7 +4,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { openSocket } from "../../src/client/mod.ts";
+import { openSocket } from "../../src/client/connect.ts";
 import { requestLocked } from "../../src/cli/guard/locked_grant.ts";
 import { python } from "../support/child.ts";
 import { again, fleet, guardOne, isRunning, SharedLog } from "../support/fleet.ts";

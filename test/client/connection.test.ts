@@ -2,13 +2,9 @@ import { describe, expect, test } from "bun:test";
 import { createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
 import { requestLocked } from "../../src/cli/guard/locked_grant.ts";
-import {
-  AgentError,
-  AgentUnreachable,
-  Connection,
-  openConnection,
-  openSocket,
-} from "../../src/client/mod.ts";
+import { openSocket } from "../../src/client/connect.ts";
+import { Connection } from "../../src/client/connection.ts";
+import { AgentError, AgentUnreachable, openConnection } from "../../src/client/mod.ts";
 import type { Handlers, Reply } from "../../src/socket/handlers.ts";
 import type { GuardResult, Notification, WatchResult } from "../../src/socket/protocol.ts";
 import { child } from "../support/child.ts";

@@ -9,7 +9,8 @@
  * @module
  */
 import { closeSync, writeSync } from "node:fs";
-import { AgentError, openSocket } from "../../client/mod.ts";
+import { openSocket } from "../../client/connect.ts";
+import { AgentError } from "../../client/errors.ts";
 import { becomeProgram } from "../../sys/job.ts";
 import { moveDescriptor } from "../../sys/process.ts";
 import { EXIT, Failure, usage } from "../failure.ts";

@@ -2,7 +2,8 @@
  * The steps of `agent guard`: checks, the grant, the command.
  * @module
  */
-import { AgentError, openSocket } from "../../client/mod.ts";
+import { openSocket } from "../../client/connect.ts";
+import { AgentError } from "../../client/errors.ts";
 import { checkStore, socketOf } from "../agent.ts";
 import { Failure } from "../failure.ts";
 import { guardRefusalText } from "../refusal.ts";

@@ -7,8 +7,8 @@
  */
 import { closeSync } from "node:fs";
 import type { Socket } from "node:net";
-import { agentError } from "../../client/errors.ts";
-import { AgentUnreachable, Connection } from "../../client/mod.ts";
+import { Connection } from "../../client/connection.ts";
+import { agentError, AgentUnreachable } from "../../client/errors.ts";
 import type { Methods, Notification } from "../../client/mod.ts";
 import { whenReadable } from "../../sys/readable.ts";
 import { peerOf, receiveWithDescriptors } from "../../sys/unix_socket.ts";
