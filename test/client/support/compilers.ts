@@ -38,7 +38,7 @@ export function tsc(module: "node16" | "bundler"): Compiler {
     : ["--module", "esnext", "--moduleResolution", "bundler"];
   const rest = ["--noEmit", "--strict", "--pretty", "false", "--target", "es2022"];
   // Declarations are checked, too: skipLibCheck is off.
-  const types = ["--types", "", "--lib", "es2022,dom,esnext.disposable"];
+  const types = ["--lib", "es2022,dom,esnext.disposable"];
   return {
     command: [process.execPath, TSC, ...how, ...rest, ...types],
     error: /^(\S+?)\(\d+,\d+\): error (TS\d+)/gm,
