@@ -10,8 +10,10 @@ import type { Socket } from "node:net";
 import { agentError } from "../../client/errors.ts";
 import { AgentUnreachable, Connection } from "../../client/mod.ts";
 import type { GuardParams, GuardResult, Notification } from "../../client/mod.ts";
+import { codeOf } from "../../sys/errno.ts";
 import { whenReadable } from "../../sys/readable.ts";
 import { peerOf, receiveWithDescriptors } from "../../sys/unix_socket.ts";
+import type { Received } from "../../sys/unix_socket.ts";
 
 /** A grant, its lock, and the connection on which it lives. */
 export interface LockedGrant {
@@ -110,7 +112,7 @@ class AnswerReader {
   /** Reads what is there; returns the grant once it came. */
   read(): (Omit<LockedGrant, "connection" | "agentPid"> & { rest: Uint8Array }) | null {
     for (;;) {
-      const received = receiveWithDescriptors(this.#fd, CHUNK_BYTES);
+      const received = this.#receive();
       if (received === null) return null;
       for (const fd of received.fds) this.#keep(fd);
       if (received.bytes.byteLength === 0) throw this.gone();
@@ -125,6 +127,15 @@ class AnswerReader {
         early: early as unknown as Notification[],
         rest: this.#bytes,
       };
+    }
+  }
+
+  /** An agent that is killed before it has read our question resets the connection. */
+  #receive(): Received | null {
+    try {
+      return receiveWithDescriptors(this.#fd, CHUNK_BYTES);
+    } catch (error) {
+      throw codeOf(error) === "ECONNRESET" ? this.gone() : error;
     }
   }
 
