@@ -118,7 +118,7 @@ export class Callers {
       case "grant_lost":
         return this.#tellLost(effect.id, effect.refusal);
       case "grant_ended":
-        return void this.forget(effect.id, effect.lingerUntilMs);
+        return this.#ended(slot, effect.id, effect.lingerUntilMs);
     }
   }
 
@@ -150,6 +150,11 @@ export class Callers {
   forget(id: number, lingerUntilMs = 0): GuardEntry | undefined {
     this.#ports.memory.endGrant(id, lingerUntilMs);
     return this.#requests.remove(id);
+  }
+
+  #ended(slot: Slot, id: number, untilMs: number): void {
+    const token = this.forget(id, untilMs)?.token;
+    if (token && untilMs > 0) this.#ports.onLeft?.({ store: slot.store.code, token, untilMs });
   }
 
   #refuse(id: number, refusal: Refusal): void {

@@ -46,6 +46,11 @@ export interface AgentPorts {
   /** An unguessable token. */
   readonly newToken: () => string;
   readonly observer: Observer;
+  /**
+   * A client went without letting go of its grant and with the lock in hand: what it left running may
+   * write until `untilMs`, and not after.
+   */
+  readonly onLeft?: (left: { store: string; token: string; untilMs: number }) => void;
 }
 
 /** Told of what happens, for logs and metrics. */
