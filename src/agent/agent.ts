@@ -116,7 +116,8 @@ export class Agent {
     const slot = this.#engine.slot(params.store);
     const id = this.#callers.guard(slot, client, params, answer);
     const { waitMs, shared, waitLease, passLock, follow } = params;
-    const guard = { id, waitMs, shared, waitLease, passLock, follow, pid: client.pid };
+    const { pid, socket } = client;
+    const guard = { id, waitMs, shared, waitLease, passLock, follow, pid, socket };
     this.#engine.dispatch(slot, { type: "guard", guard });
   }
 

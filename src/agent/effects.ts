@@ -187,10 +187,10 @@ export class World {
 
   /** Journals the grant that is coming, then writes the fence: both before the commit point. */
   #writeFence(slot: Slot, effect: Extract<WorldEffect, { type: "write_fence" }>): void {
-    const { guardId, epoch, pid, lingerMs } = effect;
+    const { guardId, epoch, pid, socket, lingerMs } = effect;
     const { code } = slot.store;
     const { clock, memory } = this.#ports;
-    const error = memory.beginGrant(guardId, { store: code, epoch, pid, lingerMs }) ??
+    const error = memory.beginGrant(guardId, { store: code, epoch, pid, socket, lingerMs }) ??
       this.#fence(slot, effect.lockId, {
         store: code,
         node: this.#options.node,

@@ -69,6 +69,8 @@ export interface Observer {
 export interface Client {
   readonly id: number;
   readonly pid: number;
+  /** The client's end of the connection, by the number of its inode; 0 where nobody knows. */
+  readonly socket?: number;
   /** Whether it reads more slowly than it is written to. */
   readonly congested: boolean;
   /** Calls back once when it has caught up, never at once. */

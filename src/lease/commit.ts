@@ -95,9 +95,9 @@ function gate6(m: Moment, guard: Guard): void {
     return drop(m, guard, verdict as Refusal);
   }
   guard.at = "fence";
-  const { lockId, id: guardId, pid, epoch } = guard;
+  const { lockId, id: guardId, pid, socket, epoch } = guard;
   const lingerMs = guard.passLock ? m.context.timing.ttlMs : 0;
-  m.out.push({ type: "write_fence", lockId, guardId, epoch, pid, lingerMs });
+  m.out.push({ type: "write_fence", lockId, guardId, epoch, pid, socket, lingerMs });
 }
 
 /** Gate 6 is done, or the disk refused it. */

@@ -22,6 +22,7 @@ export interface Guard {
   readonly passLock: boolean;
   /** The process that asked. */
   readonly pid: number;
+  readonly socket?: number;
   /** Until when it waits for a turn, a grace or a lock. */
   readonly untilMs: number;
   /** Until when it waits for the coordinator, when it does. */

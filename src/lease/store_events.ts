@@ -16,6 +16,8 @@ export interface GuardRequest {
   readonly passLock: boolean;
   /** The process that asked. */
   readonly pid: number;
+  /** Its end of the connection, as the host's memory names it. */
+  readonly socket?: number;
 }
 
 /** Why a lock could not be had. */
@@ -82,6 +84,7 @@ export type StoreEffect =
     readonly guardId: number;
     readonly epoch: number;
     readonly pid: number;
+    readonly socket?: number;
     /** How long what its client may leave running can write at most, once neither of us is there. */
     readonly lingerMs: number;
   }
