@@ -37,8 +37,8 @@ install -m 755 "$here/nats-server" /usr/local/bin/nats-server
 systemd-run -q --unit=nats nats-server -c "$here/nats.conf"
 mark
 
-check "the package installs" dpkg -i "$here/zit-agent.deb"
-check "its program was not stripped" agent --version
+check "the package installs, in an older version" dpkg -i "$here/older.deb"
+check "its program was not stripped" is "$(agent --version)" 0.0.1
 check "user, group and store directory are made" test "$(stat -c %U:%G:%a /var/lib/zit)" = root:zit:2770
 check "systemd finds no fault in the units" verified
 check "nothing runs before it is configured" is "$(systemctl is-active zit-agent)" inactive
@@ -65,6 +65,27 @@ check "a member of the group guards a write" as_forge agent guard demo -- true
 check "the lock file is the agent's and the group's" is "$(stat -c %U:%G:%a /var/lib/zit/demo/lease.lock)" zit-agent:zit:640
 check "others may not connect" sh -c '! runuser -u nobody -- agent --socket /run/zit-agent/agent.sock status 2>/dev/null'
 check "only administrators step down" sh -c '! runuser -u forge -- agent --socket /run/zit-agent/agent.sock stepdown demo 2>/dev/null'
+
+# upgrade, with a write under way
+epoch() { agent holder demo --json | sed 's/.*"epoch":\([0-9]*\).*/\1/'; }
+before=$(epoch)
+as_forge agent guard demo -- sh -c 'touch /tmp/upgrading; sleep 3; echo whole >/tmp/upgraded' &
+guard=$!
+until_ok 10 test -e /tmp/upgrading; mark; start=$(now_ms)
+check "a newer version installs over it" dpkg -i --force-confdef --force-confold "$here/zit-agent.deb"
+note "      took $(($(now_ms) - start)) ms, with a write of 3 s under way"
+check "and waits for the write that is under way" is "$(cat /tmp/upgraded 2>/dev/null)" whole
+check "whose guard succeeds" wait "$guard"
+check "the old one released its leases" logged '"event":"drained".*"remaining":0'
+check "the new one runs" sh -c "agent status --json | grep -qF '\"version\":\"$(agent --version)\"'"
+check "which is another program" sh -c "! agent status --json | grep -qF '\"version\":\"0.0.1\"'"
+check "not from a deleted file" is "$(readlink "/proc/$(prop MainPID)/exe")" /usr/bin/agent
+check "it has the leases again" until_ok 10 agent held demo
+check "and grants, with no grace" as_forge agent guard demo -- true
+check "in a tenure of its own" test "$(epoch)" -gt "$before"
+check "changed settings stay" grep -q '^ZIT_AGENT_NODE=booted' /etc/zit-agent/agent.env
+check "with the new ones beside them" grep -q '^# The flags of' /etc/zit-agent/agent.env.dpkg-dist
+check "unchanged ones are replaced" grep -q '^# Clients without' /etc/profile.d/zit-agent.sh
 
 # journald
 check "journal lines carry no time of their own" sh -c "! journalctl -q -u zit-agent -o cat | grep '\"event\"' | grep -q '\"time\"'"
@@ -116,7 +137,7 @@ note "      stop took $(($(now_ms) - start)) ms, for a write of 4 s, with Timeou
 check "a write under way finishes before the stop" is "$(cat /tmp/written 2>/dev/null)" whole
 check "and its guard succeeds" wait "$guard"
 check "systemd did not kill it" is "$(prop Result)" success
-rm /run/systemd/system/zit-agent.service.d/short.conf; systemctl daemon-reload
+rm -r /run/systemd/system/zit-agent.service.d; systemctl daemon-reload
 
 # socket activation
 check "the socket unit starts" systemctl start zit-agent.socket
@@ -144,6 +165,12 @@ check "wrong flags end in failed, at once" is "$(systemctl is-active zit-agent) 
 check "the package is removed" dpkg -r zit-agent
 check "with its program and units" sh -c '! command -v agent && ! systemctl cat zit-agent.service 2>/dev/null'
 check "its settings stay until it is purged" test -e /etc/zit-agent/agent.env
+rm /etc/zit-agent/stores
+check "and so does what it remembers" test -d /var/lib/zit-agent
+check "installed again, it has them" dpkg -i "$here/zit-agent.deb"
+check "with the administrator's changes" grep -q '^ZIT_AGENT_NODE=booted' /etc/zit-agent/agent.env
 check "purged" dpkg -P zit-agent
+check "nothing of it is left" sh -c '! ls -d /etc/zit-agent /etc/profile.d/zit-agent.sh /var/lib/zit-agent /usr/share/doc/zit-agent 2>/dev/null'
+check "and no link to its units" sh -c '! find /etc/systemd /run/systemd -name "zit-agent*" | grep .'
 check "stores are never touched" test -e /var/lib/zit/demo/lease.lock
 note "passed=$passed failed=$failed"
