@@ -41,7 +41,8 @@ export class Drains {
     const drain: Drain = { left, done, released: 0, cancelTimer: () => {} };
     this.#all.add(drain);
     drain.cancelTimer = this.#ports.timers.after(withinMs, () => this.#finish(drain));
-    for (const slot of slots) this.#send(slot, { type: "drain", ...block });
+    const finishByMs = this.#ports.clock.bootMs() + withinMs;
+    for (const slot of slots) this.#send(slot, { type: "drain", ...block, finishByMs });
     this.#settle(drain);
   }
 

@@ -19,7 +19,7 @@ export function defineLeases(program: Command, _context: Context): void {
     .addHelpText("after", HELP);
   clientOptions(command).action(async () => {
     const { withAgent } = await import("./agent.ts");
-    const { print, printJson, table } = await import("./output.ts");
+    const { print, printJson, say, table } = await import("./output.ts");
     const options = clientOptionsOf(command);
     const { prefix, state, node } = command.opts<Filters>();
     const all = await withAgent(options, (agent) => allLeases(agent, prefix));
@@ -27,7 +27,13 @@ export function defineLeases(program: Command, _context: Context): void {
       (state === undefined || stateOf(each) === state) && (node === undefined || each.node === node)
     );
     if (options.json) return printJson({ leases });
-    if (leases.length === 0) return;
+    if (leases.length === 0) {
+      return say(
+        all.length === 0
+          ? "no stores: this agent tries to hold those that somebody asks for"
+          : "none of the stores that this agent holds or follows is so",
+      );
+    }
     const rows = leases.map((each) => [
       each.store,
       stateOf(each),
@@ -53,7 +59,7 @@ function stateOf({ held, state }: LeaseInfo): string {
 }
 
 /** Page by page: an agent may hold tens of thousands. */
-async function allLeases(agent: Connection, prefix: string | undefined): Promise<LeaseInfo[]> {
+export async function allLeases(agent: Connection, prefix?: string): Promise<LeaseInfo[]> {
   const leases: LeaseInfo[] = [];
   let after: string | undefined;
   while (true) {

@@ -40,8 +40,11 @@ export function arrive(m: Moment, request: GuardRequest): void {
     needSeq: Infinity,
   };
   if (store.blocked !== null) {
-    const leftMs = Math.min(store.blocked.forMs, store.blocked.untilMs - nowMs);
-    return refuseGuard(m, guard, refuse.draining(store.code, leftMs));
+    const { forMs, untilMs, finishByMs } = store.blocked;
+    const pid = untilMs === Infinity ? firstPid(store) : null;
+    const writing = pid === null ? null : { pid, leftMs: (finishByMs ?? Infinity) - nowMs };
+    const leftMs = Math.min(forMs, untilMs - nowMs);
+    return refuseGuard(m, guard, refuse.draining(store.code, leftMs, writing));
   }
   store.queue.set(guard.id, guard);
   seekLease(m);

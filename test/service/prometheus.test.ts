@@ -22,7 +22,12 @@ interface Panel {
   readonly type: string;
   readonly title: string;
   readonly datasource: { readonly type: string; readonly uid: string };
-  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
+  readonly gridPos: {
+    readonly x: number;
+    readonly y: number;
+    readonly w: number;
+    readonly h: number;
+  };
   readonly fieldConfig: { readonly defaults: { readonly unit: string } };
   readonly targets: readonly { refId: string; expr: string; legendFormat: string }[];
 }

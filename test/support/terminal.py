@@ -2,8 +2,8 @@
 
     terminal.py STEPS PROGRAM [ARG...]
 
-STEPS is a JSON list of ["send", TEXT] and ["expect", REGEX]; an expected text is looked for behind
-the one before. Prints what was on the screen, then "exit STATUS". Exits 1 if a text did not come.
+STEPS is a JSON list of ["send", TEXT], ["expect", REGEX] and ["touch", FILE], which tells whoever
+waits for the file that it came so far; an expected text is looked for behind the one before. Prints what was on the screen, then "exit STATUS". Exits 1 if a text did not come.
 """
 import json
 import os
@@ -26,6 +26,9 @@ def main():
     for kind, text in steps:
         if kind == "send":
             os.write(terminal, text.encode())
+            continue
+        if kind == "touch":
+            open(text, "w").close()
             continue
         until = time.monotonic() + PATIENCE_SECONDS
         while not (match := re.compile(text).search(seen, behind)):
