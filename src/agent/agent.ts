@@ -265,8 +265,9 @@ export class Agent {
     switch (effect.type) {
       case "note":
         this.health.note(slot.store.code, effect.note);
-        if (effect.note.type === "released") this.#drains.gone(slot);
-        return this.#ports.observer.note(slot.store.code, effect.note);
+        this.#ports.observer.note(slot.store.code, effect.note);
+        if (effect.note.type === "released") this.#drains.released(slot);
+        return;
       case "granted":
         return this.#onGranted(slot, effect);
       case "answer":

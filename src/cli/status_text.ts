@@ -30,15 +30,19 @@ export function statusLines(status: StatusResult, paint: ReturnType<typeof paint
       counted(status.counts.connections, "connection"),
     ],
   ]).map((line) => `  ${line}`);
-  const checks = status.checks.map(({ name, ok, message }) => {
+  // What is wrong first: the rest is long.
+  const failing = status.checks.filter(({ ok }) => !ok);
+  const sorted = failing.concat(status.checks.filter(({ ok }) => ok));
+  const checks = sorted.map(({ name, ok, message }) => {
     const mark = ok ? paint("green", "ok  ") : paint("red", "FAIL");
     return `  ${mark} ${name}${message === "" ? "" : `: ${message}`}`;
   });
   const warnings = status.warnings.map((text) => `  ${paint("yellow", "warning")} ${text}`);
   return [`${paint("bold", "zit lease agent")}: ${status.state}, ${verdict}`].concat(
     facts,
-    checks,
+    checks.slice(0, failing.length),
     warnings,
+    checks.slice(failing.length),
   );
 }
 

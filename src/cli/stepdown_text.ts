@@ -22,8 +22,8 @@ export function stepdownLines(
     lines.push(
       `not released ${
         counted(remaining, "store")
-      }, whose writes did not finish in time: their leases run ` +
-        `out${within}, and the next holder owes a grace`,
+      }, whose writes did not finish in time, or that were lost: ` +
+        `their leases run out${within}, and the next holder owes a grace`,
     );
   }
   return lines.length > 0 ? lines : ["nothing to release: this node holds none of them"];
