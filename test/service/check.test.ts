@@ -80,7 +80,8 @@ describe.concurrent("--check", () => {
     expect((await agent.logged("ready")).coordinator).toBe(false);
     await fails(agent, "coordinator", /reach|connect/);
     await server.restart();
-    await fails(agent, "bucket", /TTL of 6s.*9s/);
+    const line = await fails(agent, "bucket", /TTL of 6s.*9s/);
+    expect(line).toMatch(/^unhealthy; coordinator: reached, but not used: see bucket; bucket: /);
     await using admin = await Admin.connect(server.url);
     await admin.jsm.streams.update("KV_leases", { max_age: 9e9 });
     await isWell(agent);
