@@ -165,10 +165,26 @@ check "wrong flags end in failed, at once" is "$(systemctl is-active zit-agent) 
 check "the package is removed" dpkg -r zit-agent
 check "with its program and units" sh -c '! command -v agent && ! systemctl cat zit-agent.service 2>/dev/null'
 check "its settings stay until it is purged" test -e /etc/zit-agent/agent.env
-rm /etc/zit-agent/stores
 check "and so does what it remembers" test -d /var/lib/zit-agent
-check "installed again, it has them" dpkg -i "$here/zit-agent.deb"
-check "with the administrator's changes" grep -q '^ZIT_AGENT_NODE=booted' /etc/zit-agent/agent.env
+# The manual, pasted, in a checkout with credentials in it
+mkdir -p /tmp/checkout/{scripts,dist,bin}
+cd /tmp/checkout || exit 1
+sed -i '/^BUN\|^NODE/d' /etc/zit-agent/agent.env
+cp "$here/agent.creds" .
+printf '#!/bin/sh\ncp %s/zit-agent.deb dist/zit-agent_0_all.deb\n' "$here" >scripts/deb
+printf '#!/bin/sh\nexec "$@"\n' >bin/sudo
+printf '#!/bin/sh\necho ZIT_AGENT_NATS=nats://127.0.0.1:4222 >>"$1"\n' >bin/sudoedit
+chmod +x scripts/* bin/*
+pasted() { PATH=$PWD/bin:$PATH bash -ex "$here/manual.$1"; }
+check "the manual's installation, with the settings there were" pasted 1
+check "has the administrator's changes" grep -q '^ZIT_AGENT_NODE=booted' /etc/zit-agent/agent.env
+check "the manual shows the settings, and where they are from" bash -c "$(declare -f pasted); here=$here; pasted 2 | grep -E '^node +booted +ZIT_AGENT_NODE$'"
+check "it holds a store again" until_ok 10 agent held demo
+mark; check "the manual's drain" pasted 3
+check "stops it" is "$(systemctl is-active zit-agent)" inactive
+check "which released all" logged '"event":"released","store":"demo".*"clean":true'
+cd /
+rm /etc/zit-agent/stores
 check "purged" dpkg -P zit-agent
 check "nothing of it is left" sh -c '! ls -d /etc/zit-agent /etc/profile.d/zit-agent.sh /var/lib/zit-agent /usr/share/doc/zit-agent 2>/dev/null'
 check "and no link to its units" sh -c '! find /etc/systemd /run/systemd -name "zit-agent*" | grep .'
