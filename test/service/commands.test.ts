@@ -26,6 +26,9 @@ function start(node: string, bucket: string, flags: readonly string[] = []): Pro
   });
 }
 
+/** Defaults that are not a value of their own. */
+const NOT_SET: Readonly<Record<string, string>> = { http: "off", grace: "TTL" };
+
 /** What is on the screen of a command at a terminal after it took these steps. */
 async function atTerminal(
   agent: RealAgent,
@@ -269,6 +272,16 @@ test("run --print-config shows each setting and where it came from", async () =>
   const flags = [...help.matchAll(/^ {2}--([\w-]+)/gm)].map(([, name]) => name!)
     .filter((name) => !["print-config", "json", "help"].includes(name));
   expect([...settings.keys()].toSorted()).toEqual(flags.toSorted());
+  // The defaults that the help tells are those in force.
+  const told = [...help.matchAll(/^ {2}--([\w-]+) .*?(?:\(default: (\S+?)\)|(\w+) \(default\))/gm)]
+    .map(([, name, value, word]) => [name!, value ?? word!] as const)
+    .filter(([name]) => settings.get(name)!.source === "default");
+  expect(told.length).toBeGreaterThan(8);
+  for (const [name, value] of told) {
+    // Where the default is what the bucket or another setting says, there is no value yet.
+    const inForce = settings.get(name)!.value ?? NOT_SET[name];
+    expect([name, inForce]).toEqual([name, value]);
+  }
 
   mkdirSync(join(dir.path, "credentials"));
   writeFileSync(join(dir.path, "credentials/zit-agent.creds"), "secret\n");

@@ -120,9 +120,12 @@ describe("completions in the real shells", () => {
 
   test("bash completes commands and flags", () => {
     const script = `source ${at(PLACED[4]!)}
-      complete_at() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _agent; echo "\${COMPREPLY[*]}"; }
-      complete_at agent step; complete_at agent run --lock; complete_at agent guard s --wa`;
-    expect(shell(["bash", "-euc", script])).toBe("stepdown\n--lock-path\n--wait --wait-lease\n");
+      complete_at() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _agent || true; echo "\${COMPREPLY[*]}"; }
+      complete_at agent step; complete_at agent run --lock; complete_at agent guard s --wa
+      complete_at agent guard s -- ls --wa`;
+    // Behind `--` comes another program's command line.
+    expect(shell(["bash", "-euc", script]))
+      .toBe("stepdown\n--lock-path\n--wait --wait-lease\n\n");
   });
 
   test("zsh completes commands and flags", () => {
