@@ -8,6 +8,7 @@ export function defineHistory(program: Command, _context: Context): void {
   const command = program.command("history")
     .summary("who held a store, newest first")
     .description("Lists the last tenures of a store, newest first, as the coordinator keeps them.")
+    .usage("STORE [options]")
     .argument("<store>", "the store's code")
     .addHelpText("after", HELP);
   clientOptions(command).action(async (store: string) => {

@@ -10,12 +10,12 @@ export function defineLeases(program: Command, _context: Context): void {
   const command = program.command("leases")
     .summary("the stores that this agent holds or follows")
     .description("Lists the stores that this agent holds or follows, by code.")
-    .option("--prefix <text>", "only codes that start with it")
+    .option("--prefix <TEXT>", "only codes that start with it")
     .addOption(
-      new Option("--state <state>", "only those in this state")
+      new Option("--state <STATE>", "only those in this state")
         .choices(["held", "self", "other", "free"]),
     )
-    .option("--node <name>", "only those that this node holds")
+    .option("--node <NAME>", "only those that this node holds")
     .addHelpText("after", HELP);
   clientOptions(command).action(async () => {
     const { withAgent } = await import("./agent.ts");
@@ -71,7 +71,8 @@ export async function allLeases(agent: Connection, prefix?: string): Promise<Lea
 }
 
 const HELP = `
-STATE is held (this node may write), self (this node's, but in its grace), other or free.
+STATE is held (this node may write), self (this node's, but in its grace or being given up), other
+or free.
 
 Examples:
   $ agent leases

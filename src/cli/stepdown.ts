@@ -52,5 +52,5 @@ Examples:
   $ agent stepdown --all --for 30m      before maintenance of this host
 
 Exit statuses:
-  0  released   1  some grants did not finish in time: their leases age out
+  0  released   1  not all: grants did not finish in time, and their leases age out, or were lost
   64 used wrongly   69  no agent   77  only administrators may (--admin-uid of agent run)`;
