@@ -27,9 +27,8 @@ as_forge() { runuser -u forge -- env ZIT_AGENT_SOCKET=/run/zit-agent/agent.sock 
 restarts_since() { (($(prop NRestarts) > $1)); }
 is() { [ "$1" = "$2" ]; }
 
-# Older versions of systemd say that they ignore what newer ones know.
 verified() {
-  ! systemd-analyze verify --man=no zit-agent.service zit-agent.socket 2>&1 | grep -v 'Unknown key.*Restart'
+  ! systemd-analyze verify --man=no zit-agent.service zit-agent.socket 2>&1 | grep .
 }
 
 mkdir -p /etc/credstore
@@ -157,6 +156,15 @@ check "unhealthy, and says why" sh -c 'agent --check | grep -q "refuses our cred
 install -m 400 "$here/agent.creds" /etc/credstore/zit-agent.creds
 check "a restart takes the new credentials" sh -c 'systemctl restart zit-agent && agent --check'
 
+# a setup that is contradicted is tried again, but not ten times a second
+systemctl stop zit-agent; echo ZIT_AGENT_TTL=20s >>/etc/zit-agent/agent.env; mark
+systemctl start zit-agent 2>/dev/null
+n=$(prop NRestarts); sleep 3
+check "a contradicted setup waits before it is tried again" test "$(($(prop NRestarts) - n))" -le 1
+check "and says why" logged '"event":"failed".*TTL of 15s.*"exit":78'
+sed -i '/_TTL=/d' /etc/zit-agent/agent.env
+check "put right, it starts by itself" until_ok 20 agent --check
+
 # wrong flags are not tried for ever
 systemctl stop zit-agent; sed -i '/_NATS=/d' /etc/zit-agent/agent.env
 systemctl start zit-agent 2>/dev/null
@@ -189,4 +197,16 @@ check "purged" dpkg -P zit-agent
 check "nothing of it is left" sh -c '! ls -d /etc/zit-agent /etc/profile.d/zit-agent.sh /var/lib/zit-agent /usr/share/doc/zit-agent 2>/dev/null'
 check "and no link to its units" sh -c '! find /etc/systemd /run/systemd -name "zit-agent*" | grep .'
 check "stores are never touched" test -e /var/lib/zit/demo/lease.lock
+
+# The same without a package, out of the checkout
+check "scripts/install puts it in place" /checkout/scripts/install
+check "its units have no fault" verified
+sed -i 's/^#*ZIT_AGENT_STANDALONE=.*/ZIT_AGENT_STANDALONE="a test of it"/' /etc/zit-agent/agent.env
+check "it starts" systemctl enable -q --now zit-agent.service
+check "as installed" is "$(readlink "/proc/$(prop MainPID)/exe")" /usr/local/bin/agent
+check "and guards, unguarded by a coordinator" sh -c 'runuser -u forge -- env ZIT_AGENT_SOCKET=/run/zit-agent/agent.sock agent guard demo -- true 2>&1 | grep -q "a test of it"'
+check "it is not taken away while it runs" sh -c '! /checkout/scripts/install --uninstall 2>/dev/null'
+systemctl disable -q --now zit-agent.service
+check "then it is" /checkout/scripts/install --uninstall
+check "with program and units" sh -c '! command -v agent && ! systemctl cat zit-agent.service 2>/dev/null'
 note "passed=$passed failed=$failed"
