@@ -21,7 +21,10 @@ function holderOf({ message, holder }: AgentError): string {
 
 /** Only what is in the way, for a line that names the store already: no advice. */
 export function obstacleOf({ message }: AgentError): string {
-  return message.replace(/^Cannot guard store \S+( yet)?: /, "").replace(/;.*$/, "");
+  return message.replace(/^Cannot guard store \S+( yet)?: /, "").replace(
+    /(?:, and other|;).*$/,
+    "",
+  );
 }
 
 /** {@linkcode refusalText} of a guard: how it could wait, where it did not and waiting helps. */

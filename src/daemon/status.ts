@@ -109,8 +109,10 @@ const ALONE = {
 function drainingCheck(agent: Agent): Check[] {
   if (agent.state !== "draining") return [];
   const { grants } = agent.counts();
+  const leftS = Math.ceil(agent.drainLeftMs / 1_000);
   const message = `this agent is shutting down: ${grants} grant${grants === 1 ? "" : "s"} may ` +
-    "finish, then its leases are released; send writes to another node, or start it again";
+    `finish, for at most ${leftS} s more, then its leases are released; send writes to another ` +
+    "node, or start it again";
   return [{ name: "draining", ok: false, message }];
 }
 

@@ -91,9 +91,8 @@ export function lockTaken(store: string, path: string, by: string | null): Refus
 export function lockAwaited(store: string): Refusal {
   return {
     kind: "busy",
-    message:
-      `Cannot guard store ${store}: its lock file is locked, and other guards wait for it, ` +
-      "too; wait longer or try again",
+    message: `Cannot guard store ${store}: its lock file is locked by another process, and ` +
+      "other guards wait for it, too; wait longer or try again",
   };
 }
 

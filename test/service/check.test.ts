@@ -145,8 +145,15 @@ describe.concurrent("--check", () => {
     expect((await runClient(clone, ["held", "one"])).status).toBe(1);
     await fails(agent, "duplicate_node", /holds two; give each host a name of its own \(--node\)/);
     await fails(clone, "duplicate_node", /holds one; give each host a name of its own/);
+    // As the manual has it: the clone gets a name of its own, and forgets what is not its own.
     await clone.end("SIGTERM");
+    await using renamed = await RealAgent.start({
+      node: "beta",
+      nats: server.url,
+      flags: ["--ttl", "3s"],
+    });
     await isWell(agent);
+    expect((await runClient(renamed, ["--check"])).stdout).toStartWith("healthy: beta ");
   }, TEST_MS);
 
   test("names the server version that an agent met after READY", async () => {

@@ -100,6 +100,39 @@ test("a guard that waits for a grace tells how long it takes", async () => {
   ]);
 }, 40_000);
 
+test(
+  "a guard that waits for the lock file does not name itself, and at the end who has it",
+  async () => {
+    await using agent = await start("alpha", "locked");
+    const file = join(agent.makeStore("one"), "lease.lock");
+    writeFileSync(file, "", { mode: 0o640 });
+    // Without a child, which would have the lock, too.
+    const other = Bun.spawn(["flock", "--no-fork", file, "sleep", "60"], { stdout: "ignore" });
+    try {
+      const { stderr } = await until("it is locked", async () => {
+        const once = await runClient(agent, ["guard", "one", "--", "true"]);
+        return once.status === 75 && once;
+      });
+      expect(stderr).toMatch(/lease\.lock is locked by process \d+ \((flock|sleep)/);
+      const shown = atTerminal(agent, ["guard", "one", "--wait", "30s", "--", "echo", "my turn"], [
+        ["expect", "waiting up to 30s for one: its lock file is locked by another process\r"],
+        ["touch", join(agent.dir, "shown")],
+        ["expect", "my turn"],
+      ]);
+      await shownTo(agent, shown);
+      const second = await runClient(agent, ["guard", "one", "--", "true"]);
+      expect(second.stderr).toContain(
+        "locked by another process, and other guards wait for it, too",
+      );
+      other.kill();
+      await shown;
+    } finally {
+      other.kill();
+    }
+  },
+  60_000,
+);
+
 test("without a terminal nothing of it is written", async () => {
   await using agent = await start("alpha", "quiet");
   agent.makeStore("one");
