@@ -174,3 +174,23 @@ describe.concurrent("SIGHUP reads", () => {
     expectNone(told, keys);
   }, TEST_MS);
 });
+
+test("what goes wrong again and again is told five times, then counted", async () => {
+  using dir = tempDir();
+  const stores = join(dir.path, "stores");
+  writeFileSync(stores, "one\n");
+  await using agent = await RealAgent.start({ node: "alone", flags: ["--stores", stores] });
+  const client = await agent.client();
+  for (let i = 0; i < 8; i++) {
+    writeFileSync(stores, `not//a-store-${i}\n`);
+    agent.signal("SIGHUP");
+    await until(`reload ${i} failed`, async () => {
+      const { warnings } = await client.call("status", {});
+      return warnings.some((text) => text.includes(`not//a-store-${i}`));
+    });
+  }
+  expect(await agent.end("SIGTERM")).toBe(0);
+  expect(agent.log().filter(({ event }) => event === "reload_failed")).toHaveLength(5);
+  expect(agent.log().find(({ event }) => event === "repeated"))
+    .toMatchObject({ level: "warn", of: "reload_failed", times: 3 });
+});

@@ -97,6 +97,7 @@ kill -KILL "$(prop MainPID)"
 check "killed, it is started again" until_ok 20 restarts_since "$n"
 check "and grants again, with no grace" until_ok 10 as_forge agent guard demo -- true
 note "      granted $(($(now_ms) - start)) ms after the kill"
+check "history tells of the restart" sh -c 'agent history demo | sed -n 2p | grep -q "holds it now  *restart"'
 mark; n=$(prop NRestarts)
 kill -STOP "$(prop MainPID)"
 check "hung, the watchdog ends and starts it" until_ok 30 restarts_since "$n"
