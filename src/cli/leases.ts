@@ -29,7 +29,7 @@ export function defineLeases(program: Command, _context: Context): void {
     if (options.json) return printJson({ leases });
     if (leases.length === 0) {
       return say(
-        all.length === 0
+        prefix === undefined && state === undefined && node === undefined
           ? "no stores: this agent tries to hold those that somebody asks for"
           : "none of the stores that this agent holds or follows is so",
       );
