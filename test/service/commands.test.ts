@@ -242,8 +242,8 @@ test(
     const empty = await runClient(gamma, ["leases", "--node", "nobody"]);
     expect(empty).toMatchObject({ status: 0, stdout: "" });
     expect(empty.stderr).toContain("none of the stores");
-  const prefixed = await runClient(gamma, ["leases", "--prefix", "nothing/"]);
-  expect(prefixed.stderr).toContain("none of the stores");
+    const prefixed = await runClient(gamma, ["leases", "--prefix", "nothing/"]);
+    expect(prefixed.stderr).toContain("none of the stores");
   },
   60_000,
 );

@@ -53,13 +53,15 @@ beforeAll(async () => {
   nats = await NatsServer.start();
   const ports = await Promise.all([freePort(), freePort(), freePort(), freePort()]);
   const flags = (i: number) => ["--http", `127.0.0.1:${ports[i]}`];
+  // Whichever is first makes the bucket.
+  const ttl = ["--ttl", "3s"];
   agents = await Promise.all([
     RealAgent.start({
       node: "alpha",
       nats: nats.url,
-      flags: [...flags(0), "--ttl", "3s", "--max-grants", "8"],
+      flags: [...flags(0), ...ttl, "--max-grants", "8"],
     }),
-    RealAgent.start({ node: "beta", nats: nats.url, flags: flags(1) }),
+    RealAgent.start({ node: "beta", nats: nats.url, flags: [...flags(1), ...ttl] }),
     // By mistake one more that calls itself alpha, and that writes without a coordinator.
     RealAgent.start({ node: "alpha", flags: flags(2) }),
   ]);
