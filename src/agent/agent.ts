@@ -42,6 +42,7 @@ export class Agent {
   readonly #drains: Drains;
   readonly #watches: Watches;
   #draining = false;
+  #drainEndsMs = Infinity;
   #ttlKnown = false;
   /** Why nothing may be granted although the coordinator is there; null when nothing is wrong. */
   #misconfigured: string | null = null;
@@ -203,6 +204,7 @@ export class Agent {
   drain(done: Drained): void {
     if (this.#draining) return;
     this.#draining = true;
+    this.#drainEndsMs = this.#ports.clock.bootMs() + this.options.drainMs;
     const slots = [...this.#engine.slots.values()];
     this.#engine.refuseNew("shutdown");
     const block = { reason: "shutdown", forMs: Infinity };
@@ -224,6 +226,11 @@ export class Agent {
 
   get state(): "starting" | "serving" | "draining" {
     return this.#draining ? "draining" : this.#ttlKnown ? "serving" : "starting";
+  }
+
+  /** How long grants may finish yet while the agent drains, in milliseconds; else Infinity. */
+  get drainLeftMs(): number {
+    return Math.max(0, this.#drainEndsMs - this.#ports.clock.bootMs());
   }
 
   /** TTL and grace; null until the bucket was seen. */
@@ -266,8 +273,9 @@ export class Agent {
     switch (effect.type) {
       case "note":
         this.health.note(slot.store.code, effect.note);
-        if (effect.note.type === "released") this.#drains.gone(slot);
-        return this.#ports.observer.note(slot.store.code, effect.note);
+        this.#ports.observer.note(slot.store.code, effect.note);
+        if (effect.note.type === "released") this.#drains.released(slot);
+        return;
       case "granted":
         return this.#onGranted(slot, effect);
       case "answer":

@@ -6,7 +6,7 @@ import type { StoreEvent } from "../lease/store_events.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { Slot } from "./slot.ts";
 
-/** Told what came of a drain: leases released, and leases whose grants did not finish. */
+/** Told what came of a drain: leases released, and those that age out or were lost instead. */
 export type Drained = (result: { released: number; remaining: number }) => void;
 
 interface Drain {
@@ -14,6 +14,7 @@ interface Drain {
   readonly left: Map<Slot, boolean>;
   readonly done: Drained;
   released: number;
+  lost: number;
   cancelTimer: () => void;
 }
 
@@ -38,24 +39,29 @@ export class Drains {
     { withinMs, done }: { withinMs: number; done: Drained },
   ): void {
     const left = new Map(slots.filter(isBusy).map((slot) => [slot, isOurs(slot)]));
-    const drain: Drain = { left, done, released: 0, cancelTimer: () => {} };
+    const drain: Drain = { left, done, released: 0, lost: 0, cancelTimer: () => {} };
     this.#all.add(drain);
     drain.cancelTimer = this.#ports.timers.after(withinMs, () => this.#finish(drain));
-    for (const slot of slots) this.#send(slot, { type: "drain", ...block });
+    const finishByMs = this.#ports.clock.bootMs() + withinMs;
+    for (const slot of slots) this.#send(slot, { type: "drain", ...block, finishByMs });
     this.#settle(drain);
   }
 
-  /** Something happened to a store: it is not busy any more, perhaps. */
+  /** Something happened to a store: it is not busy any more, perhaps, without having been released. */
   notice(slot: Slot): void {
-    if (this.#all.size > 0 && !isBusy(slot)) this.gone(slot);
+    if (this.#all.size > 0 && !isBusy(slot)) this.#gone(slot, "lost");
   }
 
-  /** The store's lease was given up, though it may be ours again by now. */
-  gone(slot: Slot): void {
+  /** The store's lease was released, though it may be ours again by now. */
+  released(slot: Slot): void {
+    this.#gone(slot, "released");
+  }
+
+  #gone(slot: Slot, how: "released" | "lost"): void {
     for (const drain of this.#all) {
       const wasOurs = drain.left.get(slot);
       if (!drain.left.delete(slot)) continue;
-      if (wasOurs) drain.released++;
+      if (wasOurs) drain[how]++;
       this.#settle(drain);
     }
   }
@@ -67,7 +73,7 @@ export class Drains {
   #finish(drain: Drain): void {
     if (!this.#all.delete(drain)) return;
     drain.cancelTimer();
-    drain.done({ released: drain.released, remaining: drain.left.size });
+    drain.done({ released: drain.released, remaining: drain.left.size + drain.lost });
     for (const slot of drain.left.keys()) this.#send(slot, { type: "drain_over" });
   }
 }

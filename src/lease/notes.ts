@@ -10,6 +10,7 @@ import * as queue from "./queue.ts";
 import * as refuse from "./refusals.ts";
 import type { LeaseEvent, LeaseNote, LeaseState, Ours } from "./state.ts";
 import { step } from "./step.ts";
+import type { StoreEvent } from "./store_events.ts";
 import { dueAt, type Moment } from "./store_state.ts";
 import { deadlineMs } from "./timing.ts";
 
@@ -144,11 +145,14 @@ export function onAsk(m: Moment, id: number, held: boolean): void {
 }
 
 /** Nothing is granted any more until the store was given up, and for `forMs` after that. */
-export function onDrain(m: Moment, reason: string, forMs: number): void {
+export function onDrain(
+  m: Moment,
+  { reason, forMs, finishByMs }: Extract<StoreEvent, { type: "drain" }>,
+): void {
   const { store } = m;
   // A step-down must not end a shutdown, nor a shorter one a longer.
   if (store.blocked === null || forMs >= store.blocked.forMs) {
-    store.blocked = { reason, forMs, untilMs: Infinity };
+    store.blocked = { reason, forMs, untilMs: Infinity, finishByMs };
   }
   const refusal = refuse.draining(store.code, forMs);
   queue.refuseQueue(m, () => true, () => refusal);

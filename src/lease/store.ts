@@ -210,7 +210,7 @@ export class Store {
         if (event.free) m.store.passed = false;
         return;
       case "drain":
-        return notes.onDrain(m, event.reason, event.forMs);
+        return notes.onDrain(m, event);
       case "drain_over":
         return notes.beginHoldOff(m);
     }

@@ -51,7 +51,13 @@ export type StoreEvent =
     readonly error: string | null;
   }
   /** Stop granting, let grants finish, release; not wanted again for `forMs` after that. */
-  | { readonly type: "drain"; readonly reason: string; readonly forMs: number }
+  | {
+    readonly type: "drain";
+    readonly reason: string;
+    readonly forMs: number;
+    /** Until when grants may finish; only told to people. */
+    readonly finishByMs?: number;
+  }
   /** Nobody waits for the drain any more: `forMs` begins, released or not. */
   | { readonly type: "drain_over" };
 

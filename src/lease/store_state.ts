@@ -48,6 +48,8 @@ export interface Blocked {
   readonly forMs: number;
   /** When that is over; Infinity while it is not released. */
   readonly untilMs: number;
+  /** Until when grants may finish, where that is known. */
+  readonly finishByMs?: number;
 }
 
 /** What is known of a store when somebody first asks about it. */

@@ -2,8 +2,10 @@
 
     terminal.py STEPS PROGRAM [ARG...]
 
-STEPS is a JSON list of ["send", TEXT], ["expect", REGEX], ["resize", "ROWS COLUMNS"] and ["wait",
-SECONDS]; an expected text is looked for behind the one before. Prints what was on the screen, then "exit STATUS". Exits 1 if a text did not come.
+STEPS is a JSON list of ["send", TEXT], ["expect", REGEX], ["resize", "ROWS COLUMNS"], ["wait",
+SECONDS] and ["touch", FILE], which tells whoever waits for the file that it came so far; an expected
+text is looked for behind the one before. Prints what was on the screen, then "exit STATUS". Exits 1
+if a text did not come.
 """
 import fcntl
 import json
@@ -36,6 +38,9 @@ def main():
             continue
         if kind == "wait":
             time.sleep(float(text))
+            continue
+        if kind == "touch":
+            open(text, "w").close()
             continue
         until = time.monotonic() + PATIENCE_SECONDS
         while not (match := re.compile(text).search(seen, behind)):
