@@ -128,6 +128,15 @@ export class Agent {
     return this.#callers.overLimit(client, store, this.options);
   }
 
+  /**
+   * The locked descriptor of a grant, to be passed now; null where it is not to be passed, because the
+   * guard was not asked for so, or is no grant.
+   */
+  lockOf(token: string): number | null {
+    const entry = this.#callers.byToken(token);
+    return entry?.params.passLock ? entry.lockFd : null;
+  }
+
   /** The commit-point check for a running write. */
   verify(params: { token: string; store: string }, answer: Answer<Verified>): void {
     const entry = this.#callers.byToken(params.token);

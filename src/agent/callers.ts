@@ -56,7 +56,8 @@ export class Callers {
   guard(slot: Slot, client: Client, params: GuardParams, answer: Answer<Granted>): number {
     const id = this.#requests.nextId();
     const startedMs = this.#ports.clock.bootMs();
-    this.#requests.add({ id, slot, client, params, answer, startedMs, token: null });
+    const ungranted = { token: null, lockFd: null };
+    this.#requests.add({ id, slot, client, params, answer, startedMs, ...ungranted });
     return id;
   }
 
@@ -138,7 +139,7 @@ export class Callers {
       return false;
     }
     const token = this.#ports.newToken();
-    this.#requests.grant(entry, token);
+    this.#requests.grant(entry, { token, lockFd: lock.fd });
     this.#ports.observer.guarded(store, "granted", nowMs - entry.startedMs);
     const { epoch, revision, deadlineMs } = effect;
     const { path: lockPath, fd } = lock;

@@ -36,6 +36,7 @@ export async function openConnection(options: ConnectOptions = {}): Promise<Conn
  * Connects as {@linkcode openConnection} does, but leaves the socket paused and unread: for callers that
  * receive descriptors and make a {@linkcode Connection} of it afterwards.
  *
+ * @internal
  * @throws {InvalidError} if there can be no socket of that path.
  * @throws {AgentUnreachable} if nobody listens on the socket, or not in time.
  */

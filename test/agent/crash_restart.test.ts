@@ -4,8 +4,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { openSocket } from "../../src/client/mod.ts";
-import { requestLockedGrant } from "../../src/cli/guard/locked_grant.ts";
+import { openSocket } from "../../src/client/connect.ts";
+import { requestLocked } from "../../src/cli/guard/locked_grant.ts";
 import { python } from "../support/child.ts";
 import { again, fleet, guardOne, isRunning, SharedLog } from "../support/fleet.ts";
 import { faultsOf } from "../support/kill_storm.ts";
@@ -192,7 +192,9 @@ test("pass_lock gives the locked descriptor to Python and to the client library;
   await using second = await start("alpha", again(agent));
   const socket = await openSocket({ socket: second.socket });
   const params = { store: "one", pass_lock: true };
-  const grant = await requestLockedGrant(socket, params, {
+  const grant = await requestLocked(socket, {
+    method: "guard",
+    params,
     path: second.socket,
     withinMs: 60_000,
   });

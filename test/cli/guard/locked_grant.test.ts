@@ -1,8 +1,8 @@
 /** The question for a grant with its lock, where the agent does not live to answer it. */
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { requestLockedGrant } from "../../../src/cli/guard/locked_grant.ts";
-import { openSocket } from "../../../src/client/mod.ts";
+import { requestLocked } from "../../../src/cli/guard/locked_grant.ts";
+import { openSocket } from "../../../src/client/connect.ts";
 import { python } from "../../support/child.ts";
 import { isRunning } from "../../support/fleet.ts";
 import { refusal } from "../../support/real_agent.ts";
@@ -14,7 +14,7 @@ import select, socket, sys
 server = socket.socket(socket.AF_UNIX); server.bind(sys.argv[1]); server.listen(); print("listens")
 connection, _ = server.accept(); select.select([connection], [], [])`;
 
-test("requestLockedGrant() tells of an agent that was killed before it read the question", async () => {
+test("requestLocked() tells of an agent that was killed before it read the question", async () => {
   using dir = tempDir();
   const path = join(dir.path, "agent.sock");
   await using agent = python(DEAF, path);
@@ -25,7 +25,7 @@ test("requestLockedGrant() tells of an agent that was killed before it read the 
   // read that meets it. Closed with something unread, a Unix socket resets its peer.
   while (isRunning(agent.pid)) Bun.sleepSync(5);
   const { error } = await refusal(
-    requestLockedGrant(socket, { store: "one" }, { path, withinMs: 20_000 }),
+    requestLocked(socket, { method: "guard", params: { store: "one" }, path, withinMs: 20_000 }),
   );
   expect(error.exit).toBe(69);
   expect(error.message).toContain("closed the connection before it answered");
