@@ -7,6 +7,7 @@ import { existsSync, mkdirSync, openSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { reap, reaped } from "../support/reaper.ts";
 import type { Host } from "./network.ts";
+import { Proxy } from "./proxies.ts";
 import type { Order } from "./proxy.ts";
 import type { WriterOptions } from "./writer.ts";
 
@@ -34,7 +35,7 @@ export class ChaosAgent {
   program: string;
   frozen = false;
   #process: Bun.Subprocess | null = null;
-  #proxy: Bun.Subprocess<"pipe", "pipe", "inherit"> | null = null;
+  #proxy: Proxy | null = null;
   #urls: readonly string[] = [];
 
   static async start(plan: AgentPlan): Promise<ChaosAgent> {
@@ -140,31 +141,20 @@ export class ChaosAgent {
 
   /** Tells its proxy to delay or hold. */
   tellProxy(order: Order): void {
-    this.#proxy!.stdin.write(JSON.stringify(order) + "\n");
-    this.#proxy!.stdin.flush();
+    this.#proxy!.tell(order);
   }
 
   async stopProxy(): Promise<void> {
-    if (this.#proxy === null) return;
-    this.#proxy.kill("SIGKILL");
-    await this.#proxy.exited;
-    reaped(this.#proxy.pid);
+    await this.#proxy?.stop();
   }
 
   async #startProxy(): Promise<void> {
     const { host, servers } = this.plan;
-    const proxy = Bun.spawn({
-      cmd: host.on([process.execPath, join(import.meta.dir, "proxy.ts"), ...servers]),
-      stdin: "pipe",
-      stdout: "pipe",
-      stderr: "inherit",
-    });
-    reap(proxy.pid);
-    this.#proxy = proxy;
-    const reader = proxy.stdout.getReader();
-    let text = "";
-    while (!text.includes("\n")) text += new TextDecoder().decode((await reader.read()).value);
-    this.#urls = (JSON.parse(text) as number[]).map((port) => `nats://127.0.0.1:${port}`);
+    this.#proxy = await Proxy.start(
+      host,
+      servers.map((server) => ["127.0.0.1:0", server] as const),
+    );
+    this.#urls = this.#proxy.ports.map((port) => `nats://127.0.0.1:${port}`);
   }
 }
 

@@ -7,6 +7,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { freezeProcess } from "./freeze.ts";
 import { reap, reapDir, reaped } from "./reaper.ts";
 import { until } from "./wait.ts";
 
@@ -145,14 +146,7 @@ export class NatsServer {
 
   /** Stops it where it is; returns when each of its threads stands. */
   freeze(): void {
-    const { pid } = this;
-    process.kill(pid, "SIGSTOP");
-    // The signal reaches a thread that runs only when that next enters the kernel.
-    const stands = (thread: string) => {
-      const stat = readFileSync(`/proc/${pid}/task/${thread}/stat`, "latin1");
-      return /^[tTZX]/.test(stat.slice(stat.lastIndexOf(")") + 2));
-    };
-    while (!readdirSync(`/proc/${pid}/task`).every(stands)) Bun.sleepSync(1);
+    freezeProcess(this.pid);
   }
 
   thaw(): void {
