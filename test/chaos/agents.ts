@@ -9,6 +9,7 @@ import { reap, reaped } from "../support/reaper.ts";
 import type { Host } from "./network.ts";
 import { Proxy } from "./proxies.ts";
 import type { Order } from "./proxy.ts";
+import type { OlderOptions } from "./older.ts";
 import type { WriterOptions } from "./writer.ts";
 
 /** How to run an agent. */
@@ -158,16 +159,35 @@ export class ChaosAgent {
   }
 }
 
-/** The writers beside an agent: one process of several clients, made anew when it was killed. */
+/** A process of writers on a host, made anew when it was killed. */
 export class Writers {
   readonly node: string;
-  readonly #options: Omit<WriterOptions, "generation">;
+  readonly #command: (generation: number) => string[];
   #generation = 0;
   #process: Bun.Subprocess<"pipe", "inherit", "inherit"> | null = null;
 
-  constructor(options: Omit<WriterOptions, "generation">) {
-    this.node = options.node;
-    this.#options = options;
+  /** The clients of an agent, which reach it by its socket. */
+  static ofAgent(options: Omit<WriterOptions, "generation">): Writers {
+    return new Writers(options.node, (generation) => [
+      process.execPath,
+      join(import.meta.dir, "writer.ts"),
+      JSON.stringify({ ...options, generation } satisfies WriterOptions),
+    ]);
+  }
+
+  /** The older program, on a host of its own. */
+  static older(host: Host, options: Omit<OlderOptions, "generation">): Writers {
+    return new Writers(options.node, (generation) =>
+      host.on([
+        process.execPath,
+        join(import.meta.dir, "older.ts"),
+        JSON.stringify({ ...options, generation } satisfies OlderOptions),
+      ]));
+  }
+
+  private constructor(node: string, command: (generation: number) => string[]) {
+    this.node = node;
+    this.#command = command;
   }
 
   /** What the ids of the present process's requests start with. */
@@ -176,9 +196,8 @@ export class Writers {
   }
 
   start(): void {
-    const options: WriterOptions = { ...this.#options, generation: ++this.#generation };
     this.#process = Bun.spawn({
-      cmd: [process.execPath, join(import.meta.dir, "writer.ts"), JSON.stringify(options)],
+      cmd: this.#command(++this.#generation),
       stdin: "pipe",
       stdout: "inherit",
       stderr: "inherit",
