@@ -3,7 +3,7 @@
  * {@linkcode PowerDisk.cut} came is gone, as far as ext4 had not written it of its own accord.
  * @module
  */
-import { mkdirSync, truncateSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tempDir } from "./temp_dir.ts";
 
 /** Plenty for the streams of a test; the file is sparse. */
@@ -24,7 +24,8 @@ function run(...command: string[]): void {
 /** A mounted disk. */
 export class PowerDisk {
   readonly path: string;
-  readonly #image: string;
+  #image: string;
+  #copies = 0;
 
   /** Makes a disk in a file and mounts it at `path`. Takes root and loop devices; throws without. */
   static mount(path: string): PowerDisk {
@@ -54,7 +55,13 @@ export class PowerDisk {
 
   /** The power is back: what had reached the disk is there, after a replay of its journal. */
   restore(): void {
-    run("umount", this.path);
+    run("umount", "--lazy", this.path);
+    // From a copy: the dead file system lives on in each mount namespace that was made meanwhile, and
+    // to mount its image again would give it back.
+    const copy = `${this.path}.${++this.#copies}.img`;
+    run("cp", "--sparse=always", this.#image, copy);
+    rmSync(this.#image);
+    this.#image = copy;
     this.#mount();
   }
 
