@@ -29,10 +29,10 @@ export interface OlderOptions {
 }
 
 /** How long it wants a store before it gives up, … */
-const WANT_MS = 8_000;
-/** …and how long it keeps it, and is content with none: the agents have the rest of the time. */
-const KEEP_MS = [1_000, 6_000] as const;
-const PAUSE_MS = [2_000, 8_000] as const;
+const WANT_MS = 20_000;
+/** …and how long it keeps it, and is content without: the agents have the rest of the time. */
+const KEEP_MS = [1_000, 5_000] as const;
+const PAUSE_MS = [3_000, 10_000] as const;
 /** Between two writes. */
 const WRITE_PAUSE_MS = 100;
 
@@ -44,17 +44,88 @@ let stopping = false;
 process.stdin.on("end", () => (stopping = true));
 process.stdin.resume();
 
-/** The grant that is noted for the hold, if one is. */
-let id: string | null = null;
-let count = 0;
+/** Its turns at one store. */
+class StoreWriter {
+  readonly #store: string;
+  readonly #random: Random;
+  /** The grant that is noted for the present hold, if one is. */
+  #id: string | null = null;
+  #count = 0;
 
-function over(kind: "release" | "lost", why = ""): void {
-  if (id === null) return;
-  history.note(kind === "lost" ? { kind, id, why } : { kind, id });
-  id = null;
+  constructor(store: string, random: Random) {
+    this.#store = store;
+    this.#random = random;
+  }
+
+  async run(program: OlderProgram): Promise<void> {
+    while (!stopping) {
+      await this.#turn(program);
+      const untilMs = bootTimeMs() + this.#random.between(...PAUSE_MS);
+      while (!stopping && bootTimeMs() < untilMs) await Bun.sleep(50);
+    }
+  }
+
+  /** The hold is over, as far as it is one. */
+  over(kind: "release" | "lost", why = ""): void {
+    const id = this.#id;
+    if (id === null) return;
+    history.note(kind === "lost" ? { kind, id, why } : { kind, id });
+    this.#id = null;
+  }
+
+  /** Holds the store for a while, if it can be had. */
+  async #turn(program: OlderProgram): Promise<void> {
+    program.want(this.#store);
+    const wantedMs = bootTimeMs();
+    while (program.holdOf(this.#store) === null) {
+      if (stopping || bootTimeMs() > wantedMs + WANT_MS) return await this.#letGo(program);
+      await Bun.sleep(20);
+    }
+    const untilMs = bootTimeMs() + this.#random.between(...KEEP_MS);
+    const id = this.#id = `${node}/${generation}.${this.#store}#${++this.#count}`;
+    for (let seq = 1; !stopping && bootTimeMs() < untilMs; seq++) {
+      const hold = program.holdOf(this.#store);
+      if (hold === null || (seq > 1 && this.#id === null)) break;
+      const { epoch, deadlineMs } = hold;
+      if (seq === 1) {
+        history.note({ kind: "grant", id, node, store: this.#store, epoch, deadlineMs });
+      } else {
+        history.note({ kind: "extended", id, by: "renewed", deadlineMs });
+      }
+      this.#write(id, { epoch, seq, deadlineMs });
+      await Bun.sleep(WRITE_PAUSE_MS);
+    }
+    await this.#letGo(program);
+  }
+
+  #write(
+    id: string,
+    { epoch, seq, deadlineMs }: { epoch: number; seq: number; deadlineMs: number },
+  ): void {
+    const fd = openSync(join(logs, this.#store), "a");
+    try {
+      const t = bootTimeMs();
+      if (t > deadlineMs - WRITE_MARGIN_MS) return;
+      writeSync(fd, JSON.stringify({ t, id, node, epoch, seq }) + "\n");
+    } finally {
+      closeSync(fd);
+    }
+    history.note({ kind: "wrote", id, seq });
+  }
+
+  async #letGo(program: OlderProgram): Promise<void> {
+    this.over("release");
+    const store = this.#store;
+    const hold = program.holdOf(store);
+    if (hold !== null) {
+      history.note({ kind: "tenure", store, node, epoch: hold.epoch, closed: true });
+    }
+    // Without an answer the entry ages out.
+    await program.release(store).catch(() => {});
+  }
 }
 
-async function open(): Promise<OlderProgram> {
+async function open(writers: ReadonlyMap<string, StoreWriter>): Promise<OlderProgram> {
   const nc = await connect({
     servers: [...options.urls],
     user: node,
@@ -71,7 +142,7 @@ async function open(): Promise<OlderProgram> {
         // It leaves no tenure record: what the agents' records say of them, it says of itself.
         acquired: (store, { epoch }) =>
           history.note({ kind: "tenure", store, node, epoch, closed: false }),
-        lost: () => over("lost", "entry"),
+        lost: (store) => writers.get(store)!.over("lost", "entry"),
       });
     } catch {
       await Bun.sleep(WRITE_PAUSE_MS);
@@ -79,62 +150,10 @@ async function open(): Promise<OlderProgram> {
   }
 }
 
-/** Holds a store for a while, if it can be had. */
-async function turn(program: OlderProgram, store: string): Promise<void> {
-  program.want(store);
-  const wantedMs = bootTimeMs();
-  while (program.holdOf(store) === null) {
-    if (stopping || bootTimeMs() > wantedMs + WANT_MS) return await letGo(program, store);
-    await Bun.sleep(20);
-  }
-  const untilMs = bootTimeMs() + random.between(...KEEP_MS);
-  for (let seq = 1; !stopping && bootTimeMs() < untilMs; seq++) {
-    const hold = program.holdOf(store);
-    if (hold === null) break;
-    const { epoch, deadlineMs } = hold;
-    if (id === null) {
-      id = `${node}/${generation}.#${++count}`;
-      history.note({ kind: "grant", id, node, store, epoch, deadlineMs });
-      seq = 1;
-    } else {
-      history.note({ kind: "extended", id, by: "renewed", deadlineMs });
-    }
-    write(store, { epoch, seq, deadlineMs });
-    await Bun.sleep(WRITE_PAUSE_MS);
-  }
-  await letGo(program, store);
-}
-
-function write(
-  store: string,
-  { epoch, seq, deadlineMs }: { epoch: number; seq: number; deadlineMs: number },
-): void {
-  const fd = openSync(join(logs, store), "a");
-  try {
-    const t = bootTimeMs();
-    if (t > deadlineMs - WRITE_MARGIN_MS) return;
-    writeSync(fd, JSON.stringify({ t, id, node, epoch, seq }) + "\n");
-  } finally {
-    closeSync(fd);
-  }
-  history.note({ kind: "wrote", id: id!, seq });
-}
-
-async function letGo(program: OlderProgram, store: string): Promise<void> {
-  over("release");
-  const hold = program.holdOf(store);
-  if (hold !== null) {
-    history.note({ kind: "tenure", store, node, epoch: hold.epoch, closed: true });
-  }
-  // Without an answer the entry ages out.
-  await program.release(store).catch(() => {});
-}
-
-const program = await open();
+const writers = new Map(
+  options.stores.map((store) => [store, new StoreWriter(store, random.fork())]),
+);
+const program = await open(writers);
 void program.run();
-while (!stopping) {
-  await turn(program, random.pick(options.stores));
-  const untilMs = bootTimeMs() + random.between(...PAUSE_MS);
-  while (!stopping && bootTimeMs() < untilMs) await Bun.sleep(50);
-}
+await Promise.all([...writers.values()].map((writer) => writer.run(program)));
 process.exit(0);
