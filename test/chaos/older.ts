@@ -33,6 +33,8 @@ const WANT_MS = 20_000;
 /** …and how long it keeps it, and is content without: the agents have the rest of the time. */
 const KEEP_MS = [1_000, 5_000] as const;
 const PAUSE_MS = [3_000, 10_000] as const;
+/** The agents hear of each release, and are quick: it has to be quicker to be granted now and then. */
+const TRY_MS = 20;
 /** Between two writes. */
 const WRITE_PAUSE_MS = 100;
 
@@ -138,10 +140,12 @@ async function open(writers: ReadonlyMap<string, StoreWriter>): Promise<OlderPro
   });
   while (true) {
     try {
-      return await OlderProgram.open(nc, { node, ttlMs, bucket: "leases" }, {
+      return await OlderProgram.open(nc, { node, ttlMs, tryMs: TRY_MS, bucket: "leases" }, {
         // It leaves no tenure record: what the agents' records say of them, it says of itself.
         acquired: (store, { epoch }) =>
           history.note({ kind: "tenure", store, node, epoch, closed: false }),
+        // Somebody may be told that it holds the store, though it does not know.
+        unknown: (store) => history.note({ kind: "tenure", store, node, epoch: 0, closed: false }),
         lost: (store) => writers.get(store)!.over("lost", "entry"),
       });
     } catch {

@@ -135,7 +135,7 @@ function faultsAround({ faults, setup }: Evidence, fromMs: number, toMs: number)
 function wrongHolder(
   { node, store, holder, t }: EventOf<"refused">,
   disturbed: readonly FaultSpan[],
-  { tenures, attempts, setup }: Evidence,
+  { tenures, attempts, setup, faults }: Evidence,
 ): string | null {
   if (!holder) {
     return disturbed.length > 0 ? null : `not_holder on ${node}, which names nobody`;
@@ -150,7 +150,12 @@ function wrongHolder(
   if (epoch === null) {
     if (theirs.length === 0) return `not_holder names ${holder.node}, which never held ${store}`;
     // Without an epoch, by time: an entry is gone a TTL after its last renewal.
-    const lastMs = Math.max(...theirs.map(({ t }) => t), ...ends(holder.node, store, attempts));
+    const lastMs = Math.max(
+      ...theirs.map(({ t }) => t),
+      ...ends(holder.node, store, attempts),
+      // What it did just before it was killed, it could not note.
+      ...faults.filter(({ targets }) => targets.includes(holder.node)).map(({ t }) => t),
+    );
     const since = grants.find((grant) =>
       grant.node !== holder.node && grant.t > lastMs + setup.ttlMs && grant.t < t - STALE_HOLDER_MS
     );

@@ -12,6 +12,8 @@ import { bootTimeMs } from "../../src/sys/boot_time.ts";
 
 /** How often it tries to create an entry that is not its own, and looks at those that are. */
 const TRY_MS = 100;
+/** How often it reads whose an entry is. */
+const LOOK_MS = 200;
 
 /** How long it waits for an answer. */
 const TIMEOUT_MS = 1_500;
@@ -30,10 +32,20 @@ export interface Hold {
 /** What it tells. */
 export interface OlderEvents {
   acquired?(store: string, hold: Hold): void;
+  /** A create had no answer: the entry may be its own, and it will not know. */
+  unknown?(store: string): void;
   granted?(store: string): void;
   lost?(store: string): void;
   foreign?(store: string, node: string): void;
   released?(store: string): void;
+}
+
+/** What it is told. */
+export interface OlderOptions {
+  readonly node: string;
+  readonly ttlMs: number;
+  /** Default: 100. */
+  readonly tryMs?: number;
 }
 
 /** One such program on one node. */
@@ -42,6 +54,8 @@ export class OlderProgram {
   readonly #node: string;
   readonly #ttlMs: number;
   readonly #tell: OlderEvents;
+  readonly #tryMs: number;
+  readonly #lookedMs = new Map<string, number>();
   readonly #holds = new Map<string, Hold>();
   readonly #granted = new Set<string>();
   readonly #seenForeign = new Map<string, string>();
@@ -50,7 +64,7 @@ export class OlderProgram {
   /** Opens a bucket that an agent made. */
   static async open(
     nc: NatsConnection,
-    options: { readonly node: string; readonly ttlMs: number; readonly bucket: string },
+    options: OlderOptions & { readonly bucket: string },
     tell: OlderEvents,
   ): Promise<OlderProgram> {
     const js: JetStreamClient = jetstream(nc, { timeout: TIMEOUT_MS });
@@ -60,9 +74,10 @@ export class OlderProgram {
 
   private constructor(
     kv: KV,
-    { node, ttlMs }: { readonly node: string; readonly ttlMs: number },
+    { node, ttlMs, tryMs = TRY_MS }: OlderOptions,
     tell: OlderEvents,
   ) {
+    this.#tryMs = tryMs;
     this.#kv = kv;
     this.#node = node;
     this.#ttlMs = ttlMs;
@@ -98,7 +113,7 @@ export class OlderProgram {
         if (hold === undefined) await this.#acquire(store);
         else await this.#keep(store, hold);
       }
-      await Bun.sleep(TRY_MS);
+      await Bun.sleep(this.#tryMs);
     }
   }
 
@@ -107,7 +122,8 @@ export class OlderProgram {
     let revision: number;
     try {
       revision = await this.#kv.create(store, this.#node);
-    } catch {
+    } catch (error) {
+      if (!(error instanceof JetStreamApiError)) this.#tell.unknown?.(store);
       await this.#look(store);
       return;
     }
@@ -119,6 +135,9 @@ export class OlderProgram {
   }
 
   async #look(store: string): Promise<void> {
+    const nowMs = bootTimeMs();
+    if (nowMs < (this.#lookedMs.get(store) ?? 0) + LOOK_MS) return;
+    this.#lookedMs.set(store, nowMs);
     const entry = await this.#kv.get(store).catch(() => null);
     const holder = entry?.operation === "PUT" ? entry.string() : null;
     if (holder === null || this.#seenForeign.get(store) === holder) return;
