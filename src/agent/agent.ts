@@ -51,7 +51,7 @@ export class Agent {
     this.options = options;
     this.#ports = ports;
     this.health = new Health(ports.observer);
-    this.#callers = new Callers(ports);
+    this.#callers = new Callers(ports, this.health);
     this.#watches = new Watches((slot) => this.#info(slot), ports.timers, {
       lateMs: () => this.#engine.overdueMs,
     });

@@ -413,5 +413,14 @@ describe("refusals", () => {
     expect(kind).toBe("stale_epoch");
     expect(error.message).toContain("9007199254740000");
     expect((await client.call("held", { store: "one" })).held).toBe(false);
+    // Whoever watches the host hears of it, until it is put right.
+    const fence = async () =>
+      (await client.call("status", {})).checks.find(({ name }) => name === "fence");
+    expect(await fence()).toMatchObject({ ok: false, message: expect.stringContaining("one") });
+    const problem = await agent.logged("problem", { check: "fence" });
+    expect(problem.level).toBe("error");
+    await Bun.write(`${dir}/lease.lock`, "");
+    await client.call("guard", { store: "one" });
+    expect(await fence()).toBeUndefined();
   });
 });
