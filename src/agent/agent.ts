@@ -179,7 +179,14 @@ export class Agent {
     if (info?.state === "self") return answer.ok(info);
     const { connected, downReason = "not connected" } = this.#engine.context;
     if (!connected) return answer.fail(refuse.cannotTell(store, downReason));
-    lookUp(store, this.options, this.#ports.coordinator, answer);
+    lookUp(store, this.options, this.#ports.coordinator, {
+      ok: ({ info, stranger }) => {
+        // A store that is known here finds that out by itself.
+        if (stranger && !this.#engine.slots.has(store)) this.#ports.memory.rememberStranger(store);
+        answer.ok(info);
+      },
+      fail: (refusal) => answer.fail(refusal),
+    });
   }
 
   /** What this agent holds or follows, by store code, those after `after` that start with `prefix`. */
@@ -209,7 +216,11 @@ export class Agent {
     this.#drains.begin(slots, block, { withinMs: this.options.drainMs, done });
   }
 
-  /** The same for one store, or all (null), which are not acquired again for `forMs`. */
+  /**
+   * The same for one store, or all (null), which are not acquired again for `forMs`. Here we stay: a
+   * lease whose grant did not finish is renewed on, so that nobody else writes beside it, and released
+   * when the grant ends within `forMs`.
+   */
   stepdown(store: string | null, forMs: number | null, done: Drained): void {
     const slots = store === null ? [...this.#engine.slots.values()] : [this.#engine.slot(store)];
     const holdOffMs = forMs ?? this.#engine.context.timing.ttlMs;

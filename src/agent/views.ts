@@ -40,12 +40,18 @@ function withHolder(store: string, holder: Holder | null): LeaseInfo {
   return { store, state: "other", held: false, node, address, epoch, since };
 }
 
+/** Who holds a store; `stranger`: a program that keeps no tenure records. */
+export interface FoundHolder {
+  readonly info: LeaseInfo;
+  readonly stranger: boolean;
+}
+
 /** Asks the coordinator who holds a store: its entry, and the tenure record that explains it. */
 export function lookUp(
   store: string,
   self: AgentOptions,
   coordinator: Coordinator,
-  answer: Answer<LeaseInfo>,
+  answer: Answer<FoundHolder>,
 ): void {
   const reads: { entry?: EntryRead; tenure?: TenureRead } = {};
   let failed = false;
@@ -55,9 +61,10 @@ export function lookUp(
     answer.fail(refuse.cannotTell(store, reason));
   };
   const finish = () => {
-    if (!failed && reads.entry !== undefined && reads.tenure !== undefined) {
-      answer.ok(explain(store, self, reads.entry, reads.tenure));
-    }
+    const { entry, tenure } = reads;
+    if (failed || entry === undefined || tenure === undefined) return;
+    const stranger = entry.kind === "entry" && entry.incarnation === null;
+    answer.ok({ info: explain(store, self, entry, tenure), stranger });
   };
   coordinator.readEntry(store, (outcome) => {
     if (outcome.kind !== "ok") return fail(reasonOf(outcome));
