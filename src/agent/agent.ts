@@ -36,13 +36,12 @@ export class Agent {
   readonly options: AgentOptions;
   readonly health: Health;
   readonly watching: Watching;
+  readonly drains: Drains;
   readonly #ports: AgentPorts;
   readonly #engine: Engine;
   readonly #callers: Callers;
-  readonly #drains: Drains;
   readonly #watches: Watches;
   #draining = false;
-  #drainEndsMs = Infinity;
   #ttlKnown = false;
   /** Why nothing may be granted although the coordinator is there; null when nothing is wrong. */
   #misconfigured: string | null = null;
@@ -58,12 +57,16 @@ export class Agent {
     this.#engine = new Engine(options, ports, {
       perform: (slot, effect) => this.#perform(slot, effect),
       handled: (slot) => {
-        this.#drains.notice(slot);
+        this.drains.notice(slot);
         this.#watches.notice(slot);
       },
     });
     this.watching = new Watching(this.#engine, this.#watches, ports.timers);
-    this.#drains = new Drains(ports, (slot, event) => this.#engine.dispatch(slot, event));
+    this.drains = new Drains(
+      ports,
+      options.drainMs,
+      (slot, event) => this.#engine.dispatch(slot, event),
+    );
   }
 
   /** The bucket was inspected: its TTL is the truth. Called again when the TTL is another. */
@@ -172,14 +175,12 @@ export class Agent {
   held(store: string, done: (held: boolean) => void): void {
     if (this.#mute) return done(false);
     const slot = this.#engine.slot(store);
-    if (slot.store.resolved) return done(this.#heldNow(slot));
-    this.#engine.dispatch(slot, { type: "ask", id: this.#callers.ask(done) });
-  }
-
-  #heldNow(slot: Slot): boolean {
+    if (!slot.store.resolved) {
+      return this.#engine.dispatch(slot, { type: "ask", id: this.#callers.ask(done) });
+    }
     const nowMs = this.#ports.clock.bootMs();
     slot.store.touch(nowMs);
-    return slot.store.held(nowMs, this.#engine.context);
+    done(slot.store.held(nowMs, this.#engine.context));
   }
 
   /** Who holds the store, as the coordinator tells; ourselves from memory. */
@@ -189,7 +190,10 @@ export class Agent {
     if (info?.state === "self") return answer.ok(info);
     const { connected, downReason = "not connected" } = this.#engine.context;
     if (!connected) return answer.fail(refuse.cannotTell(store, downReason));
-    lookUp(store, this.options, this.#ports.coordinator, answer);
+    const { coordinator, memory } = this.#ports;
+    // A store that is known here finds a stranger out by itself.
+    const onStranger = () => this.#engine.slots.has(store) || memory.rememberStranger(store);
+    lookUp(store, { self: this.options, coordinator, onStranger }, answer);
   }
 
   /** What this agent holds or follows, by store code, those after `after` that start with `prefix`. */
@@ -213,19 +217,20 @@ export class Agent {
   drain(done: Drained): void {
     if (this.#draining) return;
     this.#draining = true;
-    this.#drainEndsMs = this.#ports.clock.bootMs() + this.options.drainMs;
     const slots = [...this.#engine.slots.values()];
     this.#engine.refuseNew("shutdown");
-    const block = { reason: "shutdown", forMs: Infinity };
-    this.#drains.begin(slots, block, { withinMs: this.options.drainMs, done });
+    this.drains.begin(slots, { reason: "shutdown", forMs: Infinity }, done);
   }
 
-  /** The same for one store, or all (null), which are not acquired again for `forMs`. */
+  /**
+   * The same for one store, or all (null), which are not acquired again for `forMs`. Here we stay: a
+   * lease whose grant did not finish is renewed on, so that nobody else writes beside it, and released
+   * when the grant ends within `forMs`.
+   */
   stepdown(store: string | null, forMs: number | null, done: Drained): void {
     const slots = store === null ? [...this.#engine.slots.values()] : [this.#engine.slot(store)];
     const holdOffMs = forMs ?? this.#engine.context.timing.ttlMs;
-    const block = { reason: "stepdown", forMs: holdOffMs };
-    this.#drains.begin(slots, block, { withinMs: this.options.drainMs, done });
+    this.drains.begin(slots, { reason: "stepdown", forMs: holdOffMs }, done);
   }
 
   /** Lets go of everything at once: timers and locks. Leases age out. */
@@ -235,11 +240,6 @@ export class Agent {
 
   get state(): "starting" | "serving" | "draining" {
     return this.#draining ? "draining" : this.#ttlKnown ? "serving" : "starting";
-  }
-
-  /** How long grants may finish yet while the agent drains, in milliseconds; else Infinity. */
-  get drainLeftMs(): number {
-    return Math.max(0, this.#drainEndsMs - this.#ports.clock.bootMs());
   }
 
   /** TTL and grace; null until the bucket was seen. */
@@ -264,8 +264,8 @@ export class Agent {
 
   /** A store that is known here, with what it looks at; for the simulator's checkers. */
   inspect(code: string): { readonly store: Store; readonly context: LeaseContext } | null {
-    const slot = this.#engine.slots.get(code);
-    return slot === undefined ? null : { store: slot.store, context: this.#engine.context };
+    const store = this.#engine.slots.get(code)?.store;
+    return store === undefined ? null : { store, context: this.#engine.context };
   }
 
   #info(slot: Slot): LeaseInfo {
@@ -283,7 +283,7 @@ export class Agent {
       case "note":
         this.health.note(slot.store.code, effect.note);
         this.#ports.observer.note(slot.store.code, effect.note);
-        if (effect.note.type === "released") this.#drains.released(slot);
+        if (effect.note.type === "released") this.drains.released(slot);
         return;
       case "granted":
         return this.#onGranted(slot, effect);

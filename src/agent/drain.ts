@@ -13,6 +13,8 @@ interface Drain {
   /** Stores whose leases have not gone yet, with whether they were ours at the start. */
   readonly left: Map<Slot, boolean>;
   readonly done: Drained;
+  /** How long grants may go on; boot clock. */
+  readonly finishByMs: number;
   released: number;
   lost: number;
   cancelTimer: () => void;
@@ -21,30 +23,35 @@ interface Drain {
 /** Every drain under way. */
 export class Drains {
   readonly #ports: { clock: Clock; timers: Timers };
+  readonly #withinMs: number;
   readonly #send: (slot: Slot, event: StoreEvent) => void;
   readonly #all = new Set<Drain>();
 
   constructor(
     ports: { clock: Clock; timers: Timers },
+    withinMs: number,
     send: (slot: Slot, event: StoreEvent) => void,
   ) {
     this.#ports = ports;
+    this.#withinMs = withinMs;
     this.#send = send;
   }
 
-  /** Drains the stores; `done` is told what came of it, after at most `withinMs`. */
-  begin(
-    slots: readonly Slot[],
-    block: { reason: string; forMs: number },
-    { withinMs, done }: { withinMs: number; done: Drained },
-  ): void {
+  /** Drains the stores; `done` is told what came of it, at the latest when time is up. */
+  begin(slots: readonly Slot[], block: { reason: string; forMs: number }, done: Drained): void {
     const left = new Map(slots.filter(isBusy).map((slot) => [slot, isOurs(slot)]));
-    const drain: Drain = { left, done, released: 0, lost: 0, cancelTimer: () => {} };
+    const finishByMs = this.#ports.clock.bootMs() + this.#withinMs;
+    const drain = { left, done, finishByMs, released: 0, lost: 0, cancelTimer: () => {} };
     this.#all.add(drain);
-    drain.cancelTimer = this.#ports.timers.after(withinMs, () => this.#finish(drain));
-    const finishByMs = this.#ports.clock.bootMs() + withinMs;
+    drain.cancelTimer = this.#ports.timers.after(this.#withinMs, () => this.#finish(drain));
     for (const slot of slots) this.#send(slot, { type: "drain", ...block, finishByMs });
     this.#settle(drain);
+  }
+
+  /** How long grants may finish yet where something is drained, in milliseconds; else 0. */
+  get leftMs(): number {
+    const endMs = Math.max(0, ...[...this.#all].map((drain) => drain.finishByMs));
+    return Math.max(0, endMs - this.#ports.clock.bootMs());
   }
 
   /** Something happened to a store: it is not busy any more, perhaps, without having been released. */

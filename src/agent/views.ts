@@ -40,11 +40,17 @@ function withHolder(store: string, holder: Holder | null): LeaseInfo {
   return { store, state: "other", held: false, node, address, epoch, since };
 }
 
-/** Asks the coordinator who holds a store: its entry, and the tenure record that explains it. */
+/**
+ * Asks the coordinator who holds a store: its entry, and the tenure record that explains it.
+ * `onStranger` is told when that is a program which keeps no tenure records.
+ */
 export function lookUp(
   store: string,
-  self: AgentOptions,
-  coordinator: Coordinator,
+  { self, coordinator, onStranger }: {
+    self: AgentOptions;
+    coordinator: Coordinator;
+    onStranger: () => void;
+  },
   answer: Answer<LeaseInfo>,
 ): void {
   const reads: { entry?: EntryRead; tenure?: TenureRead } = {};
@@ -55,9 +61,10 @@ export function lookUp(
     answer.fail(refuse.cannotTell(store, reason));
   };
   const finish = () => {
-    if (!failed && reads.entry !== undefined && reads.tenure !== undefined) {
-      answer.ok(explain(store, self, reads.entry, reads.tenure));
-    }
+    const { entry, tenure } = reads;
+    if (failed || entry === undefined || tenure === undefined) return;
+    if (entry.kind === "entry" && entry.incarnation === null) onStranger();
+    answer.ok(explain(store, self, entry, tenure));
   };
   coordinator.readEntry(store, (outcome) => {
     if (outcome.kind !== "ok") return fail(reasonOf(outcome));

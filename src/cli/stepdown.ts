@@ -41,7 +41,7 @@ export function defineStepdown(program: Command, context: Context): void {
       }
     }, Infinity);
     if (options.json) printJson(asked);
-    else for (const line of stepdownLines(asked, { forMs: forMs ?? ttlMs, ttlMs })) print(line);
+    else for (const line of stepdownLines(asked, forMs ?? ttlMs)) print(line);
     context.exit = asked.remaining === 0 ? EXIT.ok : EXIT.no;
   });
 }
@@ -52,5 +52,5 @@ Examples:
   $ agent stepdown --all --for 30m      before maintenance of this host
 
 Exit statuses:
-  0  released   1  not all: grants did not finish in time, and their leases age out, or were lost
+  0  released   1  not all: kept until their grants end, which took too long, or lost
   64 used wrongly   69  no agent   77  only administrators may (--admin-uid of agent run)`;

@@ -5,10 +5,10 @@ import { allLeases } from "./leases.ts";
 import { counted } from "./output.ts";
 import { obstacleOf } from "./refusal.ts";
 
-/** Its lines. Durations are in milliseconds, null where they are not known. */
+/** Its lines. `forMs` is how long stores are left alone; null where that is not known. */
 export function stepdownLines(
   { released, remaining }: Methods["stepdown"]["result"],
-  { forMs, ttlMs }: { forMs: number | null; ttlMs: number | null },
+  forMs: number | null,
 ): string[] {
   const lines = [];
   if (released > 0) {
@@ -18,12 +18,12 @@ export function stepdownLines(
     lines.push(`released ${counted(released, "store")}: other nodes may take them now${until}`);
   }
   if (remaining > 0) {
-    const within = ttlMs === null ? "" : ` within ${formatDuration(ttlMs)}`;
+    const within = forMs === null ? "soon" : `within ${formatDuration(forMs)}`;
     lines.push(
       `not released ${
         counted(remaining, "store")
-      }, whose writes did not finish in time, or that were lost: ` +
-        `their leases run out${within}, and the next holder owes a grace`,
+      }, lost, or with writes that did not finish in time: those ` +
+        `this node keeps until they do, and releases them then, if that is ${within}`,
     );
   }
   return lines.length > 0 ? lines : ["nothing to release: this node holds none of them"];

@@ -139,7 +139,7 @@ export class Lifetime {
     const { held, waiting, foreign, grants } = agent.counts();
     const facts = `${held} held, ${waiting} waiting, ${foreign} elsewhere, ${grants} grants out`;
     if (!this.#draining) return `${facts}; ${this.#options.coordinator()}`;
-    return `draining, at most ${Math.ceil(agent.drainLeftMs / 1_000)} s more; ${facts}`;
+    return `draining, at most ${Math.ceil(agent.drains.leftMs / 1_000)} s more; ${facts}`;
   }
 
   /** The first signal starts the drain; later ones change nothing: leases are never dropped unsafely. */

@@ -109,7 +109,7 @@ const ALONE = {
 function drainingCheck(agent: Agent): Check[] {
   if (agent.state !== "draining") return [];
   const { grants } = agent.counts();
-  const leftS = Math.ceil(agent.drainLeftMs / 1_000);
+  const leftS = Math.ceil(agent.drains.leftMs / 1_000);
   const message = `this agent is shutting down: ${grants} grant${grants === 1 ? "" : "s"} may ` +
     `finish, for at most ${leftS} s more, then its leases are released; send writes to another ` +
     "node, or start it again";
