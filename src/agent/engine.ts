@@ -21,6 +21,10 @@ const TICK_SLICE_MS = 5;
 /** No store is ticked more often: a slip in the core must not become a busy loop. */
 const MIN_WAKE_MS = 1;
 
+const TICK: StoreEvent = { type: "tick" };
+const CONNECTED: StoreEvent = { type: "connected" };
+const DISCONNECTED: StoreEvent = { type: "disconnected" };
+
 /** Effects that concern callers and watchers, not the world. */
 export type CallerEffect = Exclude<
   StoreEffect,
@@ -64,8 +68,9 @@ export class Engine {
     this.#world = new World(options, ports, (slot, event) => this.dispatch(slot, event));
     this.#pacer = new Pacer(ports.timers, {
       inFlight: () => this.#world.inFlight,
+      window: () => this.#world.window.size,
       lateMs: () => this.overdueMs,
-      run: (slot, event) => this.#run(slot, event),
+      run: (slot, what) => this.#run(slot, what === "tick" ? TICK : CONNECTED),
     });
     this.#context = this.#contextOf(options.ttlMs ?? DEFAULT_TTL_MS, false);
   }
@@ -137,16 +142,19 @@ export class Engine {
   bucketRemade(): void {
     const remadeUntilMs = this.#ports.clock.bootMs() + 2 * this.#context.timing.ttlMs;
     this.#context = { ...this.#context, remadeUntilMs };
+    for (const slot of this.slots.values()) slot.heard = null;
   }
 
   /** The connection came up or went down: every store hears of it. */
   setConnected(connected: boolean): void {
     if (this.#context.connected === connected) return;
     this.#context = { ...this.#context, connected };
-    const event: StoreEvent = { type: connected ? "connected" : "disconnected" };
+    if (connected) this.#world.window.reset();
     for (const slot of [...this.slots.values()]) {
-      if (connected && slot.store.waiting === 0) this.#pacer.add({ slot, event });
-      else this.dispatch(slot, event);
+      // Another connection may lead to a coordinator that has lost what was heard.
+      slot.heard = null;
+      if (connected && slot.store.waiting === 0) this.#pacer.add(slot, "connected");
+      else this.dispatch(slot, connected ? CONNECTED : DISCONNECTED);
     }
     if (connected) this.#wakePinned();
     this.#drain();
@@ -166,7 +174,7 @@ export class Engine {
     for (const code of this.#pinned) {
       const slot = this.slot(code);
       slot.store.pinned = true;
-      this.#pacer.add({ slot, event: { type: "tick" } });
+      this.#pacer.add(slot, "tick");
     }
     this.#drain();
   }
@@ -256,7 +264,7 @@ export class Engine {
       case "wake":
         return this.#wakes.set(slot, Math.max(effect.atMs, nowMs + MIN_WAKE_MS), nowMs);
       case "defer":
-        return void this.#pacer.add({ slot, event: { type: "tick" } });
+        return this.#pacer.add(slot, "tick");
       case "note":
       case "granted":
       case "refused":
@@ -300,7 +308,7 @@ export class Engine {
     while (this.#handledMs < startMs + TICK_SLICE_MS) {
       const slot = this.#wakes.takeDue(this.#handledMs);
       if (slot === undefined) break;
-      this.#run(slot, { type: "tick" });
+      this.#run(slot, TICK);
     }
     this.#timerMs = Infinity;
     this.#schedule();

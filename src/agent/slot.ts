@@ -4,6 +4,7 @@
  * @module
  */
 import type { Store } from "../lease/store.ts";
+import type { TenureRecord } from "../lease/tenure.ts";
 import type { TenureRead } from "../ports/coordinator.ts";
 import type { HeldLock } from "../ports/lock_file.ts";
 
@@ -28,6 +29,17 @@ export interface Slot {
   late: boolean;
   /** The newest tenure record that was heard of while the store is not ours: it need not be read. */
   heard: TenureRead | null;
+}
+
+/**
+ * Keeps a tenure record that was heard of, for when the store has become ours. It is not kept of a
+ * store that another holds, unless it ended his tenure: a host may follow very many of those.
+ */
+export function hear(slot: Slot, record: TenureRecord, revision: number): void {
+  const { phase } = slot.store.lease;
+  const soon = phase === "idle" || phase === "acquiring" || record.released_at !== undefined;
+  if (!soon || phase === "ours") slot.heard = null;
+  else if (revision > (slot.heard?.revision ?? 0)) slot.heard = { revision, record };
 }
 
 /** A store that has just become known. */
