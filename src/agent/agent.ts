@@ -15,7 +15,7 @@ import { Callers } from "./callers.ts";
 import { type Drained, Drains } from "./drain.ts";
 import { type CallerEffect, Engine } from "./engine.ts";
 import { Health } from "./health.ts";
-import type { Slot } from "./slot.ts";
+import { hear, type Slot } from "./slot.ts";
 import type {
   AgentOptions,
   AgentPorts,
@@ -98,10 +98,11 @@ export class Agent {
     this.#engine.bucketRemade();
   }
 
-  /** A tenure record written by anybody was heard of. */
-  onTenure(store: string, record: TenureRecord): void {
+  /** A tenure record written by anybody was heard of, with its revision in the tenures bucket. */
+  onTenure(store: string, record: TenureRecord, revision: number): void {
     const slot = this.#engine.slots.get(store);
     if (slot === undefined || record.incarnation === this.options.incarnation) return;
+    hear(slot, record, revision);
     this.#engine.dispatch(slot, { type: "lease", event: { type: "tenure", record } });
   }
 

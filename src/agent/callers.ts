@@ -132,7 +132,7 @@ export class Callers {
    */
   grant(slot: Slot, effect: Granting, refusal: Refusal | null): boolean {
     const entry = this.#requests.guards.get(effect.id);
-    const lock = slot.locks.get(effect.lockId);
+    const lock = slot.locks?.get(effect.lockId);
     if (entry === undefined || lock === undefined || !("fd" in lock)) return false;
     const nowMs = this.#ports.clock.bootMs();
     const remainingMs = effect.deadlineMs - nowMs;

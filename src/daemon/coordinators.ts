@@ -163,8 +163,8 @@ function natsListener(
     onDenied(denied) {
       agent().health.report("permissions", denied?.message ?? null);
     },
-    onTenure(store, record) {
-      agent().onTenure(store, record);
+    onTenure(store, record, revision) {
+      agent().onTenure(store, record, revision);
     },
   };
 }

@@ -49,6 +49,7 @@ export function passLocked(m: Moment, lockId: number): void {
 
 /** The lease is open again after a doubt: guards that reached their lock meanwhile go on. */
 export function resumeLocked(m: Moment): void {
+  if (m.store.traffic === null) return;
   for (const guard of m.store.passing.values()) {
     if (guard.at !== "lock") continue;
     if (m.store.locks.get(guard.lockId)?.state === "locked") gate6(m, guard);

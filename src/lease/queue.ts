@@ -64,6 +64,7 @@ export function seekLease(m: Moment): void {
 
 /** Moves guards on from the front of the queue. */
 export function advance(m: Moment): void {
+  if (m.store.traffic === null) return;
   for (const guard of m.store.queue.values()) {
     const verdict = admit(m, guard);
     if (verdict === "wait") return;
@@ -156,6 +157,7 @@ function queueDueMs(m: Moment, guard: Guard): number {
 
 /** The lease stopped being open: whoever waits now waits for the coordinator, from now on. */
 export function waitForCoordinator(m: Moment): void {
+  if (m.store.traffic === null) return;
   const answerByMs = m.nowMs + m.context.timing.answerWithinMs;
   for (const guard of m.store.queue.values()) guard.answerByMs = answerByMs;
   if (m.store.queue.size > 0) dueAt(m.store, answerByMs);
@@ -179,6 +181,7 @@ export function refuseQueue(
   which: (guard: Guard) => boolean,
   refusal: () => Refusal,
 ): void {
+  if (m.store.traffic === null) return;
   for (const guard of m.store.queue.values()) {
     if (!which(guard)) continue;
     m.store.queue.delete(guard.id);
