@@ -42,7 +42,6 @@ export class Agent {
   readonly #callers: Callers;
   readonly #watches: Watches;
   #draining = false;
-  #ttlKnown = false;
   /** Why nothing may be granted although the coordinator is there; null when nothing is wrong. */
   #misconfigured: string | null = null;
 
@@ -71,7 +70,6 @@ export class Agent {
 
   /** The bucket was inspected: its TTL is the truth. Called again when the TTL is another. */
   setTtl(ttlMs: number): void {
-    this.#ttlKnown = true;
     this.#engine.setTtl(ttlMs);
   }
 
@@ -211,15 +209,14 @@ export class Agent {
   }
 
   /**
-   * Stops granting, lets grants finish for at most `drainMs`, releases, and calls `done`. Leases
-   * whose grants did not finish are not released: they age out, and so does whoever writes under
-   * them.
+   * Stops granting, lets grants finish for at most `drainMs`, releases, and calls `done`. A lease
+   * whose grant did not finish is not released: it ages out, and whoever writes under it ends.
    */
   drain(done: Drained): void {
     if (this.#draining) return;
     this.#draining = true;
-    const slots = [...this.#engine.slots.values()];
     this.#engine.refuseNew("shutdown");
+    const slots = [...this.#engine.slots.values()];
     this.drains.begin(slots, { reason: "shutdown", forMs: Infinity }, done);
   }
 
@@ -230,8 +227,8 @@ export class Agent {
    */
   stepdown(store: string | null, forMs: number | null, done: Drained): void {
     const slots = store === null ? [...this.#engine.slots.values()] : [this.#engine.slot(store)];
-    const holdOffMs = forMs ?? this.#engine.context.timing.ttlMs;
-    this.drains.begin(slots, { reason: "stepdown", forMs: holdOffMs }, done);
+    forMs ??= this.#engine.context.timing.ttlMs;
+    this.drains.begin(slots, { reason: "stepdown", forMs }, done);
   }
 
   /** Lets go of everything at once: timers and locks. Leases age out. */
@@ -240,12 +237,12 @@ export class Agent {
   }
 
   get state(): "starting" | "serving" | "draining" {
-    return this.#draining ? "draining" : this.#ttlKnown ? "serving" : "starting";
+    return this.#draining ? "draining" : this.#engine.ttlKnown ? "serving" : "starting";
   }
 
   /** TTL and grace; null until the bucket was seen. */
   get timing(): { ttlMs: number; graceMs: number } | null {
-    return this.#ttlKnown ? this.#engine.context.timing : null;
+    return this.#engine.ttlKnown ? this.#engine.context.timing : null;
   }
 
   /** How late the most overdue store is, in milliseconds: 0 while timers are in time. */
@@ -297,9 +294,7 @@ export class Agent {
 
   /** The last word on a grant: the setup may have been contradicted while the guard was on its way. */
   #onGranted(slot: Slot, effect: Extract<CallerEffect, { type: "granted" }>): void {
-    const why = this.#misconfigured;
-    const refusal = why === null ? null : refuse.misconfigured(slot.store.code, why);
-    if (this.#callers.grant(slot, effect, refusal)) return;
+    if (this.#callers.grant(slot, effect, this.#misconfigured)) return;
     this.#engine.dispatch(slot, { type: "end", id: effect.id, gone: false });
   }
 }

@@ -127,18 +127,21 @@ export class Callers {
   }
 
   /**
-   * Gives a grant to its client, unless `refusal` says why not, or its deadline has come meanwhile.
-   * False if it was not given: the core has to end it.
+   * Gives a grant to its client, unless the setup is contradicted, or its deadline has come
+   * meanwhile. False if it was not given: the core has to end it.
    */
-  grant(slot: Slot, effect: Granting, refusal: Refusal | null): boolean {
+  grant(slot: Slot, effect: Granting, misconfigured: string | null): boolean {
     const entry = this.#requests.guards.get(effect.id);
     const lock = slot.locks?.get(effect.lockId);
     if (entry === undefined || lock === undefined || !("fd" in lock)) return false;
     const nowMs = this.#ports.clock.bootMs();
     const remainingMs = effect.deadlineMs - nowMs;
     const store = slot.store.code;
-    if (refusal !== null || remainingMs <= 0) {
-      this.#refuse(effect.id, refusal ?? refuse.unavailable(store, "the lease ran out unrenewed"));
+    if (misconfigured !== null || remainingMs <= 0) {
+      const refusal = misconfigured === null
+        ? refuse.unavailable(store, "the lease ran out unrenewed")
+        : refuse.misconfigured(store, misconfigured);
+      this.#refuse(effect.id, refusal);
       return false;
     }
     const token = this.#ports.newToken();

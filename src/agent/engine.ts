@@ -1,6 +1,6 @@
 /**
  * The stores of an agent, and the loop that handles what happens to them: an event in, effects out,
- * the events those bring, one after the other; and the timer that ticks stores when they are due.
+ * the events those bring, one after the other.
  * @module
  */
 import { ALL_RULES } from "../lease/rules.ts";
@@ -8,15 +8,12 @@ import type { Inheritance, LeaseContext } from "../lease/state.ts";
 import { Store } from "../lease/store.ts";
 import type { StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
+import { Alarm } from "./alarm.ts";
 import { World, type WorldEffect } from "./effects.ts";
 import { Pacer } from "./pacer.ts";
 import { newSlot, type Slot } from "./slot.ts";
 import { Tally } from "./tally.ts";
 import type { AgentOptions, AgentPorts, Counts } from "./types.ts";
-import { Wakes } from "./wakes.ts";
-
-/** How long due stores are ticked before the event loop gets its turn; in milliseconds. */
-const TICK_SLICE_MS = 5;
 
 /** No store is ticked more often: a slip in the core must not become a busy loop. */
 const MIN_WAKE_MS = 1;
@@ -41,11 +38,12 @@ export interface EngineHooks {
 /** Drives the stores. */
 export class Engine {
   readonly slots = new Map<string, Slot>();
+  ttlKnown = false;
   readonly #options: AgentOptions;
   readonly #ports: AgentPorts;
   readonly #hooks: EngineHooks;
   readonly #world: World;
-  readonly #wakes = new Wakes<Slot>();
+  readonly #alarm: Alarm;
   readonly #pending: { slot: Slot; event: StoreEvent }[] = [];
   readonly #pacer: Pacer;
   readonly #tally = new Tally();
@@ -58,14 +56,19 @@ export class Engine {
   #handledMs = 0;
   /** The store whose event is being handled. */
   #current = "";
-  #cancelTimer: (() => void) | null = null;
-  #timerMs = Infinity;
 
   constructor(options: AgentOptions, ports: AgentPorts, hooks: EngineHooks) {
     this.#options = options;
     this.#ports = ports;
     this.#hooks = hooks;
     this.#world = new World(options, ports, (slot, event) => this.dispatch(slot, event));
+    this.#alarm = new Alarm(ports, {
+      tick: (slot) => {
+        this.#run(slot, TICK);
+        return this.#handledMs;
+      },
+      ticked: () => this.#drain(),
+    });
     this.#pacer = new Pacer(ports.timers, {
       inFlight: () => this.#world.inFlight,
       window: () => this.#world.window.size,
@@ -82,7 +85,7 @@ export class Engine {
 
   /** How late the most overdue store is, in milliseconds: 0 while timers are in time. */
   get overdueMs(): number {
-    return Math.max(0, this.#ports.clock.bootMs() - this.#wakes.nextMs);
+    return this.#alarm.overdueMs;
   }
 
   /** Whether every store was ticked that is due, but for what timers are always late by. */
@@ -111,6 +114,7 @@ export class Engine {
 
   /** The TTL is known, or another. */
   setTtl(ttlMs: number): void {
+    this.ttlKnown = true;
     const { connected, downReason, remadeUntilMs } = this.#context;
     this.#context = { ...this.#contextOf(ttlMs, connected), downReason, remadeUntilMs };
     const nowMs = this.#ports.clock.bootMs();
@@ -219,7 +223,7 @@ export class Engine {
       this.#handling = false;
     }
     if (event.type === "tick") this.#forget(slot);
-    this.#schedule();
+    this.#alarm.arm();
   }
 
   /** Lets go of a store that nothing needs any more; nothing that concerns it is pending. */
@@ -243,7 +247,7 @@ export class Engine {
 
   /** Lets go of timer and locks at once. */
   close(): void {
-    this.#cancelTimer?.();
+    this.#alarm.close();
     for (const slot of this.slots.values()) this.#world.close(slot);
   }
 
@@ -262,7 +266,7 @@ export class Engine {
   #perform(slot: Slot, effect: StoreEffect, nowMs: number): void {
     switch (effect.type) {
       case "wake":
-        return this.#wakes.set(slot, Math.max(effect.atMs, nowMs + MIN_WAKE_MS), nowMs);
+        return this.#alarm.set(slot, Math.max(effect.atMs, nowMs + MIN_WAKE_MS), nowMs);
       case "defer":
         return this.#pacer.add(slot, "tick");
       case "note":
@@ -287,31 +291,5 @@ export class Engine {
     if (!memory.previousIncarnations.has(incarnation)) return null;
     const clientsGone = memory.clientsGone(this.#current) && this.#world.isUnlocked(this.#current);
     return { clientsGone };
-  }
-
-  /** Sets the timer for the earliest wake, if it is not set for that or earlier. */
-  #schedule(): void {
-    const atMs = this.#wakes.nextMs;
-    if (atMs >= this.#timerMs) return;
-    this.#cancelTimer?.();
-    this.#timerMs = atMs;
-    const delayMs = Math.max(0, atMs - this.#ports.clock.bootMs());
-    this.#cancelTimer = this.#ports.timers.after(delayMs, () => this.#onTimer());
-  }
-
-  #onTimer(): void {
-    this.#cancelTimer = null;
-    // Set once for all that is ticked now.
-    this.#timerMs = -Infinity;
-    const startMs = this.#ports.clock.bootMs();
-    this.#handledMs = startMs;
-    while (this.#handledMs < startMs + TICK_SLICE_MS) {
-      const slot = this.#wakes.takeDue(this.#handledMs);
-      if (slot === undefined) break;
-      this.#run(slot, TICK);
-    }
-    this.#timerMs = Infinity;
-    this.#schedule();
-    this.#drain();
   }
 }
