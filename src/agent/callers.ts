@@ -59,7 +59,8 @@ export class Callers {
   guard(slot: Slot, client: Client, params: GuardParams, answer: Answer<Granted>): number {
     const id = this.#requests.nextId();
     const startedMs = this.#ports.clock.bootMs();
-    this.#requests.add({ id, slot, client, params, answer, startedMs, token: null });
+    const ungranted = { token: null, lockFd: null };
+    this.#requests.add({ id, slot, client, params, answer, startedMs, ...ungranted });
     return id;
   }
 
@@ -121,27 +122,30 @@ export class Callers {
       case "grant_lost":
         return this.#tellLost(effect.id, effect.refusal);
       case "grant_ended":
-        return void this.forget(effect.id, effect.lingerUntilMs);
+        return this.#ended(slot, effect.id, effect.lingerUntilMs);
     }
   }
 
   /**
-   * Gives a grant to its client, unless `refusal` says why not, or its deadline has come meanwhile.
-   * False if it was not given: the core has to end it.
+   * Gives a grant to its client, unless the setup is contradicted, or its deadline has come
+   * meanwhile. False if it was not given: the core has to end it.
    */
-  grant(slot: Slot, effect: Granting, refusal: Refusal | null): boolean {
+  grant(slot: Slot, effect: Granting, misconfigured: string | null): boolean {
     const entry = this.#requests.guards.get(effect.id);
-    const lock = slot.locks.get(effect.lockId);
+    const lock = slot.locks?.get(effect.lockId);
     if (entry === undefined || lock === undefined || !("fd" in lock)) return false;
     const nowMs = this.#ports.clock.bootMs();
     const remainingMs = effect.deadlineMs - nowMs;
     const store = slot.store.code;
-    if (refusal !== null || remainingMs <= 0) {
-      this.#refuse(effect.id, refusal ?? refuse.unavailable(store, "the lease ran out unrenewed"));
+    if (misconfigured !== null || remainingMs <= 0) {
+      const refusal = misconfigured === null
+        ? refuse.unavailable(store, "the lease ran out unrenewed")
+        : refuse.misconfigured(store, misconfigured);
+      this.#refuse(effect.id, refusal);
       return false;
     }
     const token = this.#ports.newToken();
-    this.#requests.grant(entry, token);
+    this.#requests.grant(entry, { token, lockFd: lock.fd });
     this.#health.guarded(store, "granted");
     this.#ports.observer.guarded(store, "granted", nowMs - entry.startedMs);
     const { epoch, revision, deadlineMs } = effect;
@@ -154,6 +158,11 @@ export class Callers {
   forget(id: number, lingerUntilMs = 0): GuardEntry | undefined {
     this.#ports.memory.endGrant(id, lingerUntilMs);
     return this.#requests.remove(id);
+  }
+
+  #ended(slot: Slot, id: number, untilMs: number): void {
+    const token = this.forget(id, untilMs)?.token;
+    if (token && untilMs > 0) this.#ports.onLeft?.({ store: slot.store.code, token, untilMs });
   }
 
   #refuse(id: number, refusal: Refusal): void {

@@ -61,7 +61,7 @@ export class StateMemory implements HostMemory {
 
   beginGrant(
     id: number,
-    grant: { store: string; epoch: number; pid: number; lingerMs: number },
+    grant: { store: string; epoch: number; pid: number; socket?: number; lingerMs: number },
   ): string | null {
     const startTime = this.#startTimes.get(grant.pid)?.startTime ?? null;
     return this.#state.journal.grant({ id: this.#name(id), ...grant, startTime });

@@ -146,7 +146,7 @@ export class Keeper {
     if (this.#stopped || !link.isUp) return await link.close(STOPPING);
     this.#refused = null;
     const session = new Session(link, this.#options, {
-      onTenure: (store, record) => this.#listener.onTenure(store, record),
+      onTenure: (...told) => this.#listener.onTenure(...told),
       onTrouble: () => this.#pause.cutSoon(),
       onAnswer: (subject) => this.#denials.allow(subject),
     });

@@ -33,7 +33,7 @@ export function requestTimeoutMs(ttlMs: number): number {
 
 /** What a session reports. */
 export interface SessionHooks {
-  onTenure(store: string, record: TenureRecord): void;
+  onTenure(store: string, record: TenureRecord, revision: number): void;
   /** The buckets may not be what they were. */
   onTrouble(): void;
   /** A request on the subject was answered, whatever the answer. */
@@ -67,7 +67,11 @@ export class Session {
     this.link = link;
     this.#options = options;
     this.#hooks = hooks;
-    this.#watch = new TenureWatch(link.nc, tenuresOf(options.bucket), hooks.onTenure);
+    this.#watch = new TenureWatch(link.nc, {
+      bucket: tenuresOf(options.bucket),
+      incarnation: options.incarnation,
+      onTenure: hooks.onTenure,
+    });
     this.#heed(options.bucket);
     this.#heed(tenuresOf(options.bucket));
   }
