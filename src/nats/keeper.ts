@@ -274,6 +274,7 @@ export class Keeper {
     session.open(ttlMs);
     this.#ready = true;
     this.#dialer.succeeded(session.link);
+    if (fresh) this.#told.clear(); // It is up: that it goes down once more is news.
     const { server, serverVersion } = session.link;
     this.#listener.onReady({ ttlMs, server, serverVersion, warnings: this.#warnings, created });
     if (fresh) this.#listener.onConnection(true);
