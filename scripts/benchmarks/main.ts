@@ -8,11 +8,13 @@ import { held } from "./held.ts";
 import { scale } from "./scale.ts";
 import { socket } from "./socket.ts";
 import { start } from "./start.ts";
+import { view } from "./view.ts";
 
 const BENCHMARKS: Readonly<Record<string, () => Promise<void>>> = {
   coordinator,
   socket,
   held,
+  view,
   guard,
   start,
   scale,

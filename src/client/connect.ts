@@ -89,7 +89,9 @@ function tooSlow(path: string, timeoutMs: number): AgentUnreachable {
 }
 
 function unreachable(path: string, error: NodeJS.ErrnoException): AgentUnreachable {
-  return new AgentUnreachable(`Cannot reach the agent at ${path}: ${explain(error)}`, error);
+  return new AgentUnreachable(`Cannot reach the agent at ${path}: ${explain(error)}`, {
+    cause: error,
+  });
 }
 
 const START = "start the agent (systemctl start zit-agent, or agent run)";

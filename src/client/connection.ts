@@ -63,6 +63,8 @@ export class Connection {
   readonly #givenUp = new Map<number, Method>();
   readonly #listeners = new Set<(notification: Notification) => void>();
   #lastId = 0;
+  /** Requests up to this one were handed to the socket. */
+  #sentId = 0;
   /** Requests of this turn of the event loop: they leave in one write. */
   #unsent = "";
   /** Why there are no more answers; undefined while there are, null if we closed. */
@@ -83,7 +85,7 @@ export class Connection {
     socket.on("error", (error) => cause = error);
     this.closed = new Promise((resolve) => {
       socket.on("close", () => {
-        this.#finish(this.#lost(cause));
+        this.#finish(this.#lost({ cause }));
         resolve(this.#end!);
       });
     });
@@ -159,7 +161,9 @@ export class Connection {
   #flush(): void {
     const text = this.#unsent;
     this.#unsent = "";
-    if (text !== "" && !this.#socket.destroyed) this.#socket.write(text);
+    if (text === "" || this.#socket.destroyed) return;
+    this.#sentId = this.#lastId;
+    this.#socket.write(text);
   }
 
   #read(chunk: Buffer): void {
@@ -232,10 +236,10 @@ export class Connection {
     this.#socket.destroy();
   }
 
-  #lost(cause?: unknown): AgentUnreachable {
+  #lost(options: { cause?: unknown; unknown?: boolean } = {}): AgentUnreachable {
     return new AgentUnreachable(
       `The agent at ${this.#path} closed the connection; see its log (journalctl -u zit-agent)`,
-      cause,
+      options,
     );
   }
 
@@ -243,10 +247,11 @@ export class Connection {
   #finish(end: AgentError | null): void {
     if (this.#end !== undefined) return;
     this.#end = end;
-    const error = end ?? this.#lost();
-    for (const { reject, stopListening } of this.#pending.values()) {
+    // What the agent said of the connection goes for what it was asked; else only that it is gone.
+    const said = end instanceof AgentUnreachable ? null : end;
+    for (const [id, { reject, stopListening }] of this.#pending) {
       stopListening();
-      reject(error);
+      reject(said ?? this.#lost({ cause: end?.cause, unknown: id <= this.#sentId }));
     }
     this.#pending.clear();
   }

@@ -106,12 +106,23 @@ export class MisconfiguredError extends classOf("misconfigured", "MisconfiguredE
 /** A parameter is wrong. */
 export class InvalidError extends classOf("invalid", "InvalidError") {}
 
-/** The agent cannot be reached, or went away before it answered: what it did is not known. */
+/** The agent cannot be reached, or went away before it answered. */
 export class AgentUnreachable extends UnavailableError {
   override readonly name = "AgentUnreachable";
+  /**
+   * Whether what was asked may have been done all the same: it was sent, and the connection ended before
+   * the answer. False: it never left this process. Guards, questions and releases are safe to ask again,
+   * since what was granted ended with the connection. After a `stepdown`, look first: asked again, it
+   * begins anew.
+   */
+  readonly unknown: boolean;
 
-  constructor(message: string, cause?: unknown) {
-    super(message, { cause });
+  constructor(
+    message: string,
+    options: { readonly cause?: unknown; readonly unknown?: boolean } = {},
+  ) {
+    super(message, { cause: options.cause });
+    this.unknown = options.unknown ?? false;
   }
 }
 

@@ -8,8 +8,11 @@ import type { Connection } from "./connection.ts";
 import { LostError, NoTokenError } from "./errors.ts";
 import type { Grant } from "./token.ts";
 
-/** The longest delay that a timer takes. */
-const MAX_TIMER_MS = 2_147_483_647;
+/**
+ * How often to look at the clock while a write runs. Timers stand still while the machine is suspended,
+ * so one that was set for the deadline would come late by what it had left.
+ */
+const LOOK_EVERY_MS = 250;
 
 /** What a {@linkcode LiveGrant} is made of. */
 export interface LiveGrantOptions {
@@ -177,7 +180,7 @@ export class LiveGrant implements Grant {
     const leftMs = this.remainingMs;
     this.#timer = setTimeout(() => {
       if (this.refusal === null) this.#setTimer();
-    }, Math.min(leftMs, MAX_TIMER_MS));
+    }, Math.min(leftMs, LOOK_EVERY_MS));
     // The write, not its deadline, keeps the process going.
     (this.#timer as { unref?: () => void }).unref?.();
   }

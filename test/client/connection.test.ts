@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { requestLocked } from "../../src/cli/guard/locked_grant.ts";
 import { openSocket } from "../../src/client/connect.ts";
 import { Connection } from "../../src/client/connection.ts";
-import { AgentError, AgentUnreachable, openConnection } from "../../src/client/mod.ts";
+import { AgentError, AgentUnreachable, connect, openConnection } from "../../src/client/mod.ts";
 import type { Handlers, Reply } from "../../src/socket/handlers.ts";
 import type { GuardResult, Notification, WatchResult } from "../../src/socket/protocol.ts";
 import { child } from "../support/child.ts";
@@ -53,6 +53,60 @@ async function failure(promise: Promise<unknown>): Promise<AgentError> {
   expect(error).toBeInstanceOf(AgentError);
   return error;
 }
+
+describe("a connection that ends before the answer", () => {
+  test("leaves unknown what was sent, and says of the rest that it was not", async () => {
+    using directory = new TemporaryDirectory();
+    const path = join(directory.path, "agent.sock");
+    // Takes the first request, and closes without a word.
+    const server = await impostor(path, (socket) => socket.once("data", () => socket.destroy()));
+    try {
+      const agent = await openConnection({ socket: path });
+      const sent = failure(agent.call("stepdown", { all: true }));
+      expect(await sent).toMatchObject({ name: "AgentUnreachable", unknown: true });
+      expect(await failure(agent.call("stepdown", { all: true }))).toMatchObject({
+        unknown: false,
+      });
+      const other = await openConnection({ socket: path });
+      const unsent = failure(other.call("held", { store: "a" }));
+      await other.close(); // before the first turn of the event loop, in which it would have left
+      expect(await unsent).toMatchObject({ name: "AgentUnreachable", unknown: false });
+      const nobody = failure(openConnection({ socket: `${path}.not` }));
+      expect(await nobody).toMatchObject({ unknown: false, retryable: true });
+    } finally {
+      server.close();
+    }
+  });
+
+  test("has a question asked once more, and a stepdown not: nobody knows what became of it", async () => {
+    using directory = new TemporaryDirectory();
+    const path = join(directory.path, "agent.sock");
+    const asked: string[] = [];
+    let connections = 0;
+    let die = false;
+    const server = await impostor(path, (socket) => {
+      const nth = ++connections;
+      socket.on("data", (data) => {
+        const { id, method } = JSON.parse(String(data));
+        asked.push(`${method} ${nth}`);
+        // An agent that is killed in the middle of it, and started again.
+        if (die) return void (die = false, socket.destroy());
+        socket.write(`${JSON.stringify({ jsonrpc: "2.0", id, result: { held: true } })}\n`);
+      });
+    });
+    try {
+      await using client = await connect({ socket: path });
+      expect(await client.held("a")).toBe(true);
+      die = true;
+      expect(await client.held("a")).toBe(true);
+      die = true;
+      expect(await failure(client.stepdown({ all: true }))).toMatchObject({ unknown: true });
+      expect(asked).toEqual(["held 1", "held 1", "held 2", "stepdown 2"]);
+    } finally {
+      server.close();
+    }
+  });
+});
 
 describe("Connection", () => {
   test("call() gives the result of each of many calls at once", async () => {
@@ -222,8 +276,11 @@ describe("Connection", () => {
     expect(error).toBeInstanceOf(AgentUnreachable);
     expect(error).toMatchObject({ kind: "unavailable", code: -32000, exit: 69 });
     expect(error.message).toContain(`The agent at ${server.path} closed the connection`);
-    expect(await agent.closed).toBe(error);
-    expect(await failure(agent.call("guard", { store: "a" }))).toBe(error);
+    expect((await agent.closed)!.message).toBe(error.message);
+    expect(await failure(agent.call("guard", { store: "a" }))).toMatchObject({
+      message: error.message,
+      unknown: false,
+    });
   });
 
   test("close() resolves closed with null and rejects what has no answer", async () => {

@@ -13,8 +13,13 @@ import {
   unguarded,
   unguardedUses,
 } from "../../src/client/mod.ts";
+import { readFileSync } from "node:fs";
+import { BootClock } from "../../src/client/clock.ts";
+import { Grants } from "../../src/client/grants.ts";
+import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { NatsServer } from "../support/nats.ts";
 import { RealAgent } from "../support/real_agent.ts";
+import { reap, reaped } from "../support/reaper.ts";
 import { tempDir } from "../support/temp_dir.ts";
 import { until } from "../support/wait.ts";
 
@@ -26,6 +31,10 @@ beforeAll(async () => {
   for (const store of ["one", "two"]) alone.makeStore(store);
 });
 afterAll(() => alone[Symbol.asyncDispose]());
+
+function statusOf(pid: number): string {
+  return readFileSync(`/proc/${pid}/status`, "utf8");
+}
 
 /** What a promise is rejected with. */
 async function failure(promise: Promise<unknown>): Promise<unknown> {
@@ -271,6 +280,68 @@ describe("a token whose lease goes", () => {
     }));
     expect(error).toBeInstanceOf(LostError);
     expect(performance.now() - start).toBeLessThan(10 * TTL_MS);
+  });
+
+  test(
+    "is refused when the client itself was suspended past its deadline, before anything else runs",
+    async () => {
+      await using host = await RealAgent.start({
+        node: "alpha",
+        nats: nats.url,
+        flags: ["--ttl", `${TTL_MS}ms`],
+      });
+      host.makeStore("asleep");
+      const script = `
+      import { connect, requireToken } from ${JSON.stringify(MODULE)};
+      const agent = await connect({ socket: ${JSON.stringify(host.socket)} });
+      const tell = (error) => console.log(error.name);
+      await agent.guard("asleep", { waitMs: 10_000 }, async (token) => {
+        requireToken(token, "asleep");
+        console.log("stopping");
+        // In one turn of the event loop: no timer and no message of the agent can be seen.
+        process.kill(process.pid, "SIGSTOP");
+        try { requireToken(token, "asleep"); } catch (error) { tell(error); }
+        console.log(token.live, token.remainingMs, token.signal.aborted);
+        await token.verify().catch(tell);
+      }).catch(tell);
+      process.exit();
+    `;
+      const child = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe" });
+      reap(child.pid);
+      await until("it is stopped", () => /^State:\s+T/m.test(statusOf(child.pid)));
+      // Meanwhile the agent goes on renewing: it is not known to who sleeps.
+      await Bun.sleep(TTL_MS); // how long it is stopped is what is tested
+      child.kill("SIGCONT");
+      const printed = await new Response(child.stdout).text();
+      expect(printed).toBe("stopping\nLostError\nfalse 0 true\nLostError\nLostError\n");
+      await child.exited;
+      reaped(child.pid);
+    },
+    60_000,
+  );
+
+  test("aborts its signal when the machine was suspended, though timers stood still", async () => {
+    // A machine's suspension is played: clocks that run on in it jump, timers do not know of it.
+    let suspendedMs = 0;
+    const clock = new BootClock(() => bootTimeMs() + suspendedMs);
+    const connection = await alone.client();
+    const grants = new Grants(connection, { clock, socket: alone.socket });
+    const grant = await grants.ask({ store: "one", wait_ms: 20_000 }, {});
+    expect(grant.remainingMs).toBeGreaterThan(5_000);
+    const realNow = Date.now;
+    try {
+      suspendedMs = 60_000;
+      Date.now = () => realNow() + suspendedMs;
+      const startMs = performance.now();
+      const reason = await aborted(grant.signal);
+      // Long before a timer that was set for the deadline.
+      expect(performance.now() - startMs).toBeLessThan(5_000);
+      expect(reason).toBeInstanceOf(LostError);
+      expect(grant.refusal).toBeInstanceOf(LostError);
+    } finally {
+      Date.now = realNow;
+      await grants.end(grant).catch(() => {});
+    }
   });
 
   test("is lost at once when another takes the entry, and the holder is told to the next guard", async () => {

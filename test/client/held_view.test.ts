@@ -70,6 +70,22 @@ describe("HeldView", () => {
     await heldNow(view, "s1");
   });
 
+  test("is not true for longer than its bound when the agent is killed", async () => {
+    await using alpha = await start("killed");
+    await using client = await connect({ socket: alpha.socket });
+    await using view = client.heldView(["k1"]);
+    await heldNow(view, "k1");
+    alpha.signal("SIGKILL");
+    const killedMs = performance.now();
+    // No await: the end of the connection cannot be seen, and nothing but the clock can end it.
+    let lastMs = killedMs;
+    for (let nowMs = killedMs; view.held("k1"); nowMs = performance.now()) lastMs = nowMs;
+    expect(lastMs - killedMs).toBeLessThanOrEqual(GOOD_FOR_MS);
+    expect(view.fresh).toBe(false);
+    await alpha.exited();
+    await until("it is told", () => view.held("k1") === false && view.heldOf(["k1"]).length === 0);
+  });
+
   test.each(["goes on", "stops short of the deadline"])(
     "is over before the entry can age out when renewals fail and the agent %s",
     async (what) => {

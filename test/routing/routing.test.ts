@@ -1,11 +1,13 @@
 /** A forge on two hosts: writes to either are made by the holder, once, over failovers. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { appendFileSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { connect as connectSocket } from "node:net";
 import { join } from "node:path";
 import { freePort, NatsServer } from "../support/nats.ts";
 import { RealAgent } from "../support/real_agent.ts";
 import { reap, reaped } from "../support/reaper.ts";
 import { tempDir } from "../support/temp_dir.ts";
+import { until } from "../support/wait.ts";
 
 const FRONT_END = join(import.meta.dir, "forge/front_end.ts");
 const TTL_MS = 3_000;
@@ -135,6 +137,34 @@ describe("the forge", () => {
     expectOnce(shared, "right", right);
   });
 
+  test("makes a write once whose answer never came, and one after a host that failed while it wrote", async () => {
+    const shared = makeShared("lost-reply", ["project"]);
+    const log = join(shared, "project/log");
+    const lines = () => existsSync(log) ? readFileSync(log, "utf8").split("\n").length - 1 : 0;
+    await using alpha = await Host.start("alpha-3", shared);
+    await using beta = await Host.start("beta-3", shared);
+    const made = [await write([alpha.url], "project", "first")];
+    for (const { url } of [alpha, beta]) {
+      // Sends the write, and is gone when it is made: nobody hears the answer.
+      const id = `unheard-${new URL(url).port}`;
+      const before = lines();
+      const socket = connectSocket(Number(new URL(url).port), "127.0.0.1");
+      const body = `text of ${id}`;
+      socket.write(
+        `POST /project?id=${id} HTTP/1.1\r\nHost: forge\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+      );
+      await until("it is made", () => lines() > before);
+      socket.resetAndDestroy();
+      // Asked again, at either host: there it is.
+      made.push(await write([beta.url], "project", id));
+      expect(await write([alpha.url], "project", id)).toMatchObject({ at: made.at(-1)!.at });
+    }
+    // What a host leaves whose power goes in the middle of a write.
+    appendFileSync(log, "torn text of to");
+    made.push(await write([beta.url], "project", "torn"));
+    expectOnce(shared, "project", made);
+  });
+
   test(
     "loses and doubles no write when the holder fails, hands over, or loses its coordinator",
     async () => {
@@ -152,26 +182,26 @@ describe("the forge", () => {
         })()
       );
       // So many writes by that host are more than the one that was on its way.
-      const until = async (by: string, from: number) => {
+      const writtenBy = async (by: string, from: number) => {
         const its = () => made.slice(from).filter((each) => by.endsWith(`:${each.by}`));
         while (its().length < 5) await Bun.sleep(10);
       };
-      await until(alpha.url, 1);
+      await writtenBy(alpha.url, 1);
       // A clean hand-over, then back, each while writes are on their way.
       const steps = await alpha.agent.client();
       await steps.call("stepdown", { store: "project", for_ms: 500 });
-      await until(beta.url, made.length);
+      await writtenBy(beta.url, made.length);
       const back = await beta.agent.client();
       await back.call("stepdown", { store: "project", for_ms: 500 });
-      await until(alpha.url, made.length);
+      await writtenBy(alpha.url, made.length);
       // The holder's power goes: beta takes over after TTL and grace.
       await alpha.fail();
-      await until(beta.url, made.length);
+      await writtenBy(beta.url, made.length);
       // The coordinator hangs for longer than a TTL: nobody may write, and then beta again.
       nats.freeze();
       await beta.agent.logged("lost", { store: "project" });
       nats.thaw();
-      await until(beta.url, made.length);
+      await writtenBy(beta.url, made.length);
       stop = true;
       await Promise.all(writers);
       expect(made.length).toBeGreaterThan(25);

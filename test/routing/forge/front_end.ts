@@ -54,10 +54,14 @@ async function append<T extends Token>(
   const lines = read(path);
   const found = lines.findIndex((line) => line.startsWith(`${write.id} `));
   if (found >= 0) return found;
-  await token.verify();
-  const file = await open(path, "a");
+  const file = await open(path, existsSync(path) ? "r+" : "w");
   try {
-    await file.write(`${write.id} ${write.line}\n`);
+    await token.verify();
+    // At the end of the whole lines: what is behind them was never answered, and must not become a
+    // part of this one.
+    const end = Buffer.byteLength(lines.map((line) => `${line}\n`).join(""));
+    await file.truncate(end);
+    await file.write(`${write.id} ${write.line}\n`, end);
     await file.sync();
   } finally {
     await file.close();
@@ -65,7 +69,7 @@ async function append<T extends Token>(
   return lines.length;
 }
 
-/** The whole lines: a last one without its end was never answered. */
+/** The whole lines: a last one without its end is what a host left that failed while it wrote. */
 function read(path: string): string[] {
   return existsSync(path) ? readFileSync(path, "utf8").split("\n").slice(0, -1) : [];
 }
