@@ -123,20 +123,29 @@ export class Callers {
   }
 
   /**
-   * Gives a grant to its client, unless `refusal` says why not, or its deadline has come meanwhile.
+   * Gives a grant to its client, unless `refusal` says why not, it cannot be journaled, or its deadline
+   * has come meanwhile.
    * False if it was not given: the core has to end it.
    */
   grant(slot: Slot, effect: Granting, refusal: Refusal | null): boolean {
     const entry = this.#requests.guards.get(effect.id);
     const lock = slot.locks.get(effect.lockId);
     if (entry === undefined || lock === undefined || !("fd" in lock)) return false;
+    const store = slot.store.code;
+    const unsafe = refusal === null ? this.#ports.memory.secureGrant(effect.id) : null;
     const nowMs = this.#ports.clock.bootMs();
     const remainingMs = effect.deadlineMs - nowMs;
-    const store = slot.store.code;
-    if (refusal !== null || remainingMs <= 0) {
-      this.#refuse(effect.id, refusal ?? refuse.unavailable(store, "the lease ran out unrenewed"));
+    const why = refusal ??
+      (unsafe !== null
+        ? refuse.lockUnusable(store, unsafe)
+        : remainingMs <= 0
+        ? refuse.unavailable(store, "the lease ran out unrenewed")
+        : null);
+    if (why !== null) {
+      this.#refuse(effect.id, why);
       return false;
     }
+    if (entry.params.passLock) lock.passed = true;
     const token = this.#ports.newToken();
     this.#requests.grant(entry, token);
     this.#ports.observer.guarded(store, "granted", nowMs - entry.startedMs);

@@ -10,6 +10,12 @@ import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
 import type { Slot } from "./slot.ts";
 import type { AgentOptions, AgentPorts } from "./types.ts";
 
+/**
+ * How many grants of one store may have its lock one after the other without it being free in between:
+ * others on this host who wait for it must get it some time, too.
+ */
+const MAX_HAND_OVERS = 64;
+
 type Send = (slot: Slot, event: StoreEvent) => void;
 
 /** What a store asks of the world, as opposed to its callers. */
@@ -88,6 +94,7 @@ export class World {
         return this.#send(slot, { type: "lock_checked", lockId: effect.lockId, current });
       }
       case "probe_lock":
+        this.closeSpare(slot);
         return this.#send(slot, { type: "lock_probed", free: !this.#isBusy(code) });
       case "write_fence":
         return this.#writeFence(slot, effect);
@@ -122,6 +129,7 @@ export class World {
   /** Gives up every lock of a store; the agent ends. */
   close(slot: Slot): void {
     for (const lockId of [...slot.locks.keys()]) this.#unlock(slot, lockId);
+    this.closeSpare(slot);
   }
 
   #reply<T>(
@@ -158,6 +166,13 @@ export class World {
   }
 
   #lock(slot: Slot, lockId: number, untilMs: number): void {
+    const next = this.#takeSpare(slot);
+    if (next !== null) {
+      slot.locks.set(lockId, next);
+      return this.#send(slot, { type: "locked", lockId, epoch: next.fence?.epoch ?? null });
+    }
+    // Not before it is free: a second description of ours would wait for the first.
+    this.closeSpare(slot);
     let answered = false;
     const cancel = this.#ports.locks.lock(slot.store.code, untilMs, (result) => {
       answered = true;
@@ -176,8 +191,33 @@ export class World {
     const lock = slot.locks.get(lockId);
     slot.locks.delete(lockId);
     if (lock === undefined) return;
-    if ("cancel" in lock) lock.cancel();
-    else lock.close();
+    if ("cancel" in lock) return lock.cancel();
+    // Whoever was given the descriptor may have it still: then the next in turn has to wait.
+    if (lock.passed || slot.spare !== null) lock.close();
+    else slot.spare = lock;
+  }
+
+  /** The lock that was given up a moment ago, for the next in turn. */
+  #takeSpare(slot: Slot): HeldLock | null {
+    const { spare } = slot;
+    if (spare === null || slot.handOvers >= MAX_HAND_OVERS) return null;
+    let next: HeldLock | null = null;
+    try {
+      next = spare.handOver();
+    } catch {
+      // It cannot be read: locking it anew says why.
+    }
+    if (next === null) return null;
+    slot.spare = null;
+    slot.handOvers++;
+    return next;
+  }
+
+  /** Nobody took it: now it is free for everybody. */
+  closeSpare(slot: Slot): void {
+    slot.spare?.close();
+    slot.spare = null;
+    slot.handOvers = 0;
   }
 
   #held(slot: Slot, lockId: number): HeldLock | undefined {
@@ -185,20 +225,20 @@ export class World {
     return lock === undefined || "cancel" in lock ? undefined : lock;
   }
 
-  /** Journals the grant that is coming, then writes the fence: both before the commit point. */
+  /** Writes the fence; the grant that may come of it has to be in the journal before it is given. */
   #writeFence(slot: Slot, effect: Extract<WorldEffect, { type: "write_fence" }>): void {
     const { guardId, epoch, pid, lingerMs } = effect;
     const { code } = slot.store;
     const { clock, memory } = this.#ports;
-    const error = memory.beginGrant(guardId, { store: code, epoch, pid, lingerMs }) ??
-      this.#fence(slot, effect.lockId, {
-        store: code,
-        node: this.#options.node,
-        incarnation: this.#options.incarnation,
-        epoch,
-        pid,
-        at: new Date(clock.wallMs()).toISOString(),
-      });
+    memory.beginGrant(guardId, { store: code, epoch, pid, lingerMs });
+    const error = this.#fence(slot, effect.lockId, {
+      store: code,
+      node: this.#options.node,
+      incarnation: this.#options.incarnation,
+      epoch,
+      pid,
+      at: new Date(clock.wallMs()).toISOString(),
+    });
     this.#send(slot, { type: "fence_written", guardId, error });
   }
 

@@ -176,6 +176,8 @@ export class Engine {
         lingerUntilMs: memory.lingerUntilMs(code),
       }),
       locks: new Map(),
+      spare: null,
+      handOvers: 0,
       since: null,
     };
     this.slots.set(code, slot);
@@ -238,6 +240,7 @@ export class Engine {
     for (const effect of store.handle(event, nowMs, this.#context)) {
       this.#perform(slot, effect, nowMs);
     }
+    if (slot.spare !== null) this.#world.closeSpare(slot);
     this.#hooks.handled(slot);
   }
 

@@ -14,4 +14,8 @@ export interface Slot {
   since: string | null;
   readonly store: Store;
   readonly locks: Map<number, SlotLock>;
+  /** A lock given up by the event that is being handled, for whoever takes it by the same event. */
+  spare: HeldLock | null;
+  /** How often in a row the lock went from one grant to the next without being free. */
+  handOvers: number;
 }

@@ -18,6 +18,7 @@ export class FlockHeldLock implements HeldLock {
   readonly fd: number;
   readonly path: string;
   readonly fence: Fence | null;
+  passed = false;
   readonly #file: OpenFile;
   #size: number;
   #closed = false;
@@ -38,6 +39,14 @@ export class FlockHeldLock implements HeldLock {
     } catch {
       return false; // a directory above it cannot be searched any more: nobody can say it is the one
     }
+  }
+
+  handOver(): HeldLock | null {
+    if (this.passed || !this.current()) return null;
+    const next = new FlockHeldLock(this.path, this.#file, readFence(this.fd));
+    next.#size = this.#size;
+    this.#closed = true;
+    return next;
   }
 
   writeFence(fence: Fence): string | null {

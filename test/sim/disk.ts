@@ -194,12 +194,15 @@ export class SimLockFiles implements LockFiles {
   #heldLock(store: string, fd: number, description: Description): HeldLock {
     const { disk, noticesReplaced, perfectMs } = this.#wiring;
     const { file } = description;
+    const current = () => !noticesReplaced || disk.file(store) === file;
     return {
       kind: "locked",
+      passed: false,
+      handOver: () => current() ? this.#heldLock(store, fd, description) : null,
       fd,
       path: this.path(store),
       fence: file.fence,
-      current: () => !noticesReplaced || disk.file(store) === file,
+      current,
       writeFence: (fence) => {
         if (disk.full) return "No space left on device";
         file.fence = fence;

@@ -5,6 +5,9 @@
 import type { HostMemory } from "../../src/ports/host_memory.ts";
 import type { Mutations } from "./mutations.ts";
 
+/** How long an end may wait to be written: longer than the agent's turns of its event loop. */
+const WRITTEN_AFTER_MS = 5;
+
 /** What is on disk. */
 export class StateDir {
   readonly incarnations = new Set<string>();
@@ -38,13 +41,18 @@ export class SimMemory implements HostMemory {
   readonly #mutations: Mutations;
   /** Grants of earlier incarnations whose clients may still run. */
   #inherited: { store: string; pid: number }[];
+  /** Grants that are not written yet: they may not be given. */
+  readonly #begun = new Map<string, { store: string; pid: number; lingerMs: number }>();
+  /** Ends that are not written yet, oldest first. */
+  readonly #ended: { key: string; lingerUntilMs: number; atMs: number }[] = [];
+  readonly #nowMs: () => number;
 
   constructor(
     dir: StateDir,
     { incarnation, nowMs, alive, mutations, strangers }: {
       incarnation: string;
       /** On the host's CLOCK_BOOTTIME. */
-      nowMs: number;
+      nowMs: () => number;
       /** Whether a process of this host still runs. */
       alive: (pid: number) => boolean;
       mutations: Mutations;
@@ -55,6 +63,7 @@ export class SimMemory implements HostMemory {
     this.#dir = dir;
     this.#incarnation = incarnation;
     this.#alive = alive;
+    this.#nowMs = nowMs;
     this.#mutations = mutations;
     this.previousIncarnations = mutations.provenDead ? new Set(dir.incarnations) : strangers;
     this.strangers = mutations.strangerMemory ? new Set(dir.strangers) : new Set();
@@ -64,7 +73,7 @@ export class SimMemory implements HostMemory {
     this.owed = new Set(dir.graces.keys());
     dir.incarnations.add(incarnation);
     for (const { store, lingerMs } of dir.grants.values()) {
-      if (lingerMs > 0) this.#leave(store, nowMs + lingerMs);
+      if (lingerMs > 0) this.#leave(store, nowMs() + lingerMs);
     }
   }
 
@@ -95,23 +104,44 @@ export class SimMemory implements HostMemory {
   }
 
   lingerUntilMs(store: string): number {
+    this.#write(Infinity);
     return this.#mutations.leftovers ? this.#dir.left.get(store) ?? 0 : 0;
   }
 
   beginGrant(
     id: number,
     { store, pid, lingerMs }: { store: string; epoch: number; pid: number; lingerMs: number },
-  ): null {
-    this.#dir.grants.set(`${this.#incarnation} ${id}`, { store, pid, lingerMs });
+  ): void {
+    this.#begun.set(`${this.#incarnation} ${id}`, { store, pid, lingerMs });
+  }
+
+  secureGrant(): null {
+    this.#write(Infinity);
+    for (const [key, grant] of this.#begun) this.#dir.grants.set(key, grant);
+    this.#begun.clear();
     return null;
   }
 
-  endGrant(id: number, lingerUntilMs: number): null {
+  endGrant(id: number, lingerUntilMs: number): void {
     const key = `${this.#incarnation} ${id}`;
-    const grant = this.#dir.grants.get(key);
-    if (grant !== undefined) this.#leave(grant.store, lingerUntilMs);
-    this.#dir.grants.delete(key);
-    return null;
+    // Never granted, so nobody's.
+    if (this.#begun.delete(key)) return;
+    this.#ended.push({ key, lingerUntilMs, atMs: this.#nowMs() });
+  }
+
+  /** The agent is killed: what it had not written yet is lost. */
+  die(): void {
+    this.#write(this.#nowMs() - WRITTEN_AFTER_MS);
+  }
+
+  /** Writes the ends of grants until then. */
+  #write(untilMs: number): void {
+    while (this.#ended.length > 0 && this.#ended[0].atMs <= untilMs) {
+      const { key, lingerUntilMs } = this.#ended.shift()!;
+      const grant = this.#dir.grants.get(key);
+      if (grant !== undefined) this.#leave(grant.store, lingerUntilMs);
+      this.#dir.grants.delete(key);
+    }
   }
 
   #leave(store: string, untilMs: number): void {
