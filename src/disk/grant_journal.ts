@@ -5,7 +5,7 @@
  */
 import { bootTimeMs } from "../sys/boot_time.ts";
 import { processExists, processState } from "../sys/proc.ts";
-import { noteAtTurnEnd } from "../sys/turn.ts";
+import { atTurnEnd } from "../sys/turn.ts";
 import { LogMap } from "./log_map.ts";
 
 /** A grant as it is journaled. */
@@ -44,8 +44,9 @@ const LEFT = "left/";
  * cache, which outlives this process; a crash of the machine ends the clients themselves.
  *
  * What the grants of one turn of the event loop bring is written at its end, by one write: while the
- * coordinator is asked for their proofs. That an end is written late is safe: should the agent be
- * killed in between, the next one takes a grant for given that is over, and waits for its client.
+ * coordinator is asked for their proofs, and before anybody is told that a grant is over. That an end
+ * is written late is safe: should the agent be killed in between, the next one takes a grant for given
+ * that is over, and waits for its client.
  */
 export class GrantJournal {
   readonly #grants: LogMap<Value>;
@@ -161,7 +162,7 @@ export class GrantJournal {
   #writeSoon(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
-    noteAtTurnEnd(this.#onTurnEnd);
+    atTurnEnd("write", this.#onTurnEnd);
   }
 
   readonly #onTurnEnd = (): void => {

@@ -6,7 +6,7 @@
 import { createInbox, type NatsConnection } from "@nats-io/transport-node";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { Outcome } from "../ports/coordinator.ts";
-import { sendAtTurnEnd } from "../sys/turn.ts";
+import { atTurnEnd } from "../sys/turn.ts";
 import type { Reply } from "./reply_reader.ts";
 import type { Transport } from "./transport.ts";
 
@@ -84,7 +84,7 @@ export class Requests {
       return;
     }
     const id = ++this.#lastId;
-    if (this.#unsent === "") sendAtTurnEnd(this.#flush);
+    if (this.#unsent === "") atTurnEnd("send", this.#flush);
     this.#unsent += commandOf(request, this.#prefix + id);
     const deadlineMs = clock.bootMs() + timeoutMs;
     const { subject, decode, done } = request;

@@ -1,26 +1,22 @@
 /**
  * The end of a turn of the event loop: after everything that the sockets had to tell was taken in, and
- * before the next wait. What many events of one turn ask for is done there once for all of them.
+ * before the next wait. What the events of one turn ask for is done there once for all of them: first
+ * what is sent to the coordinator, which works on it meanwhile; then what is to be remembered on disk;
+ * then the answers, so that whoever is told that something is over finds it written.
  * @module
  */
 
-const sends: (() => void)[] = [];
-const notes: (() => void)[] = [];
+const STEPS = ["send", "write", "answer"] as const;
+
+/** What is done in which order. */
+export type Step = (typeof STEPS)[number];
+
+const waiting: Record<Step, (() => void)[]> = { send: [], write: [], answer: [] };
 let scheduled = false;
 
-/** Has `send` called at the end of this turn; for what somebody waits for. */
-export function sendAtTurnEnd(send: () => void): void {
-  sends.push(send);
-  schedule();
-}
-
-/** Has `note` called at the end of this turn, after everything that somebody waits for. */
-export function noteAtTurnEnd(note: () => void): void {
-  notes.push(note);
-  schedule();
-}
-
-function schedule(): void {
+/** Has `act` called at the end of this turn. What it puts off in turn is done in the same or the next. */
+export function atTurnEnd(step: Step, act: () => void): void {
+  waiting[step].push(act);
   if (scheduled) return;
   scheduled = true;
   setImmediate(endTurn);
@@ -28,13 +24,10 @@ function schedule(): void {
 
 function endTurn(): void {
   scheduled = false;
-  try {
-    for (let i = 0; i < sends.length; i++) sends[i]();
-    sends.length = 0;
-    for (let i = 0; i < notes.length; i++) notes[i]();
-    notes.length = 0;
-  } finally {
-    // After a fault, which the process does not survive: nothing is done twice on the way out.
-    sends.length = notes.length = 0;
+  for (const step of STEPS) {
+    const acts = waiting[step];
+    if (acts.length === 0) continue;
+    waiting[step] = [];
+    for (const act of acts) act();
   }
 }
