@@ -92,9 +92,12 @@ export function lockOpenFile(path: string, file: OpenFile): HeldLock | LockFailu
   return new FlockHeldLock(path, file, readFence(file.fd));
 }
 
+/** For reads of which nothing is kept. */
+const buffer = Buffer.alloc(MAX_LINE_BYTES);
+
 /** What the file says, read by whoever has it locked. */
 function readFence(fd: number): Fence | null {
-  return parseFence(readStart(fd));
+  return parseFence(buffer.subarray(0, readSync(fd, buffer, 0, MAX_LINE_BYTES, 0)));
 }
 
 /**
@@ -111,6 +114,5 @@ function peekFence(fd: number): Fence | null {
 }
 
 function readStart(fd: number): Buffer {
-  const buffer = Buffer.allocUnsafe(MAX_LINE_BYTES);
-  return buffer.subarray(0, readSync(fd, buffer, 0, MAX_LINE_BYTES, 0));
+  return Buffer.from(buffer.subarray(0, readSync(fd, buffer, 0, MAX_LINE_BYTES, 0)));
 }
