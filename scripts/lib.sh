@@ -61,8 +61,9 @@ place_bun() {
 install_modules_locked() {
   modules_current && return
   say "installing the packages of package-lock.json"
+  # --include=dev: everything is a development dependency, since what is published needs none of it.
   if have npm; then
-    (cd "$root" && npm ci --no-audit --no-fund --loglevel=error >&2) 9>&-
+    (cd "$root" && npm ci --include=dev --no-audit --no-fund --loglevel=error >&2) 9>&-
   elif have bun; then
     # --no-save: reads package-lock.json, and leaves no lock file of its own beside it.
     (cd "$root" && bun install --no-save >&2) 9>&-

@@ -2,6 +2,7 @@
  * The program: everything starts here.
  * @module
  */
+import { EXEC_LOCKED_COMMAND } from "./cli/guard/exec_locked_command.ts";
 import { WATCHDOG_COMMAND } from "./cli/guard/watchdog_state.ts";
 
 const argv = process.argv.slice(2);
@@ -10,6 +11,11 @@ if (argv[0] === WATCHDOG_COMMAND) {
   const { runWatchdog } = await import("./cli/guard/watchdog.ts");
   await runWatchdog();
   process.exit(0);
+}
+
+if (argv[0] === EXEC_LOCKED_COMMAND) {
+  const { execLocked } = await import("./cli/guard/exec_locked.ts");
+  process.exit(await execLocked(argv.slice(1), process.env));
 }
 
 const { runProgram } = await import("./cli/program.ts");

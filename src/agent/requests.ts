@@ -15,6 +15,8 @@ export interface GuardEntry {
   readonly startedMs: number;
   /** Null until it is granted. */
   token: string | null;
+  /** The locked descriptor, open while it is granted; null before. */
+  lockFd: number | null;
 }
 
 /** A verify under way. */
@@ -66,8 +68,9 @@ export class Requests {
   }
 
   /** The guard was granted; its token is good from now on. */
-  grant(entry: GuardEntry, token: string): void {
+  grant(entry: GuardEntry, { token, lockFd }: { token: string; lockFd: number }): void {
     entry.token = token;
+    entry.lockFd = lockFd;
     this.#byToken.set(token, entry);
     this.#granted++;
   }

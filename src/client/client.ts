@@ -27,6 +27,12 @@ export interface GuardOptions {
   readonly waitLease?: boolean;
   /** Whether it may overlap other shared guards, for writers that take turns by themselves. */
   readonly shared?: boolean;
+  /**
+   * Path of the agent's executable, or its name in PATH. With it the lock on disk passes to what
+   * {@linkcode ZitCli.write} runs under the token, and stays with that until it ends, also when the
+   * agent and this process are killed. Default: the lock is the agent's alone, and goes with it.
+   */
+  readonly passLock?: string;
   /** What the write is for; shown to people. */
   readonly purpose?: string;
   /** Ends the wait, and then the write: it aborts the token's signal. */
@@ -98,7 +104,7 @@ export class Client {
 
   async #grant(
     store: string,
-    { waitMs, waitLease, shared, purpose, signal }: GuardOptions,
+    { waitMs, waitLease, shared, passLock, purpose, signal }: GuardOptions,
   ): Promise<{ on: Grants; grant: LiveGrant }> {
     signal?.throwIfAborted();
     // The protocol's optional members are left out, not null.
@@ -107,10 +113,11 @@ export class Client {
       wait_ms: waitMs ?? 0,
       wait_lease: waitLease ?? false,
       shared: shared ?? false,
+      pass_lock: passLock !== undefined,
       ...(purpose === undefined ? {} : { purpose }),
     };
     const granted = await this.#link.use(
-      async (on) => ({ on, grant: await on.ask(params, signal) }),
+      async (on) => ({ on, grant: await on.ask(params, { signal, passLock }) }),
       signal,
     );
     if (signal?.aborted) {

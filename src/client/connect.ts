@@ -36,6 +36,7 @@ export async function openConnection(options: ConnectOptions = {}): Promise<Conn
  * Connects as {@linkcode openConnection} does, but leaves the socket paused and unread: for callers that
  * receive descriptors and make a {@linkcode Connection} of it afterwards.
  *
+ * @internal
  * @throws {InvalidError} if there can be no socket of that path.
  * @throws {AgentUnreachable} if nobody listens on the socket, or not in time.
  */
@@ -91,14 +92,16 @@ function unreachable(path: string, error: NodeJS.ErrnoException): AgentUnreachab
   return new AgentUnreachable(`Cannot reach the agent at ${path}: ${explain(error)}`, error);
 }
 
+const START = "start the agent (systemctl start zit-agent, or agent run)";
+
 function explain(error: NodeJS.ErrnoException): string {
   switch (error.code) {
     case "ENOENT":
-      return "there is no such socket; start the agent (agent run), or name its socket with " +
-        "--socket or ZIT_AGENT_SOCKET";
+      return `there is no such socket; ${START}, or name its socket with --socket or ` +
+        "ZIT_AGENT_SOCKET";
     case "ECONNREFUSED":
       // Bun also says this of a full queue, of a file that is no socket, and of a path through one.
-      return "nobody answers there; start the agent (agent run), or look whether it hangs " +
+      return `nobody answers there; ${START}, or look whether it hangs ` +
         "(systemctl status zit-agent)";
     case "EACCES":
     case "EPERM":

@@ -70,7 +70,11 @@ export class Connection {
   /** Whether what the agent said before it was asked has been read. */
   #looked = false;
 
-  /** Takes over `socket`, which is connected. Most callers want `openConnection` instead. */
+  /**
+   * Takes over `socket`, which is connected. Programs call `openConnection` instead.
+   *
+   * @internal Not in the published types, which so need none of Node's.
+   */
   constructor(socket: Socket, options: ConnectionOptions) {
     this.#socket = socket;
     this.#path = options.path;

@@ -64,7 +64,11 @@ export class AgentError extends Error {
 export type KindErrorOptions = Omit<AgentErrorOptions, "kind">;
 
 /** The class of the errors of one kind. */
-function classOf<K extends Kind>(kind: K, name: string) {
+interface KindErrorClass<K extends Kind> {
+  new (message: string, options?: KindErrorOptions): AgentError & { readonly kind: K };
+}
+
+function classOf<K extends Kind>(kind: K, name: string): KindErrorClass<K> {
   return class extends AgentError {
     override readonly name = name;
     declare readonly kind: K;

@@ -20,6 +20,8 @@ export interface LiveGrantOptions {
   readonly socket: string;
   /** The caller's signal, which also ends the write. */
   readonly signal?: AbortSignal;
+  /** The agent's executable, where the lock is to pass to what runs under the grant. */
+  readonly passLock?: string;
 }
 
 /** A grant of the agent. */
@@ -30,6 +32,7 @@ export class LiveGrant implements Grant {
   readonly lockPath: string;
   readonly unguarded: string | null;
   readonly signal: AbortSignal;
+  readonly lockPasser: string | null;
   readonly #connection: Connection;
   readonly #clock: BootClock;
   readonly #socket: string;
@@ -42,7 +45,7 @@ export class LiveGrant implements Grant {
   #refusal: NoTokenError | LostError | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor({ connection, result, clock, socket, signal }: LiveGrantOptions) {
+  constructor({ connection, result, clock, socket, signal, passLock }: LiveGrantOptions) {
     this.store = result.store;
     this.epoch = result.epoch;
     this.node = result.node;
@@ -51,6 +54,7 @@ export class LiveGrant implements Grant {
     this.signal = signal === undefined
       ? this.#abort.signal
       : AbortSignal.any([signal, this.#abort.signal]);
+    this.lockPasser = passLock ?? null;
     this.#connection = connection;
     this.#clock = clock;
     this.#socket = socket;

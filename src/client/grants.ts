@@ -7,6 +7,13 @@ import type { BootClock } from "./clock.ts";
 import type { Connection } from "./connection.ts";
 import { LiveGrant } from "./grant.ts";
 
+/** What is the caller's own of a grant. */
+export interface AskOptions {
+  readonly signal?: AbortSignal;
+  /** The agent's executable, where the lock is to pass on. */
+  readonly passLock?: string;
+}
+
 /** Asks for grants on a connection. */
 export class Grants {
   readonly connection: Connection;
@@ -29,7 +36,7 @@ export class Grants {
    *
    * @throws {AgentError} what the agent refused with. The signal's reason if it aborts before.
    */
-  async ask(params: GuardParams, signal: AbortSignal | undefined): Promise<LiveGrant> {
+  async ask(params: GuardParams, { signal, passLock }: AskOptions): Promise<LiveGrant> {
     this.#asking++;
     try {
       const result = await this.connection.call("guard", { ...params, follow: true }, { signal });
@@ -40,6 +47,7 @@ export class Grants {
         clock: this.#clock,
         socket: this.#socket,
         signal,
+        passLock,
       });
       this.#live.set(grant.secret, grant);
       for (const notification of this.#early.get(grant.secret) ?? []) grant.take(notification);

@@ -6,6 +6,7 @@
 import { Buffer } from "node:buffer";
 import { type ChildProcess, spawn } from "node:child_process";
 import process from "node:process";
+import { agentError } from "./errors.ts";
 
 /** What to run. */
 export interface LeashOptions {
@@ -17,6 +18,8 @@ export interface LeashOptions {
   readonly input?: string | Uint8Array;
   /** Whether a group that its starter leaves behind is killed. */
   readonly watched: boolean;
+  /** The agent's executable, by way of which the program gets the lock of the grant; null for none. */
+  readonly lockPasser: string | null;
 }
 
 /** How a program ended, and what it wrote. */
@@ -35,6 +38,9 @@ export interface Ended {
  */
 const WATCHDOG = 'read -r group || exit; read -r done || kill -KILL "-$group" 2>/dev/null';
 
+/** Where what could not be run says why; the program itself does not get it. */
+const REPORT_FD = 3;
+
 /** A running program. */
 export class Leash {
   /** Rejects if the program cannot be run. */
@@ -42,13 +48,18 @@ export class Leash {
   readonly #child: ChildProcess;
   readonly #watchdog: ChildProcess | null;
 
-  constructor({ executable, args, cwd, env, input, watched }: LeashOptions) {
+  constructor({ executable, args, cwd, env, input, watched, lockPasser }: LeashOptions) {
     this.#watchdog = watched ? startWatchdog() : null;
-    this.#child = spawn(executable, [...args], {
+    const command = [executable, ...args];
+    const [program, ...rest] = lockPasser === null
+      ? command
+      : [lockPasser, "exec-locked", "--report", String(REPORT_FD), "--", ...command];
+    const stdin = input === undefined ? "ignore" : "pipe";
+    this.#child = spawn(program!, rest, {
       cwd,
       env: { ...env },
       detached: true,
-      stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
+      stdio: [stdin, "pipe", "pipe", ...(lockPasser === null ? [] : ["pipe" as const])],
     });
     if (this.#child.pid !== undefined) this.#watchdog?.stdin?.write(`${this.#child.pid}\n`);
     // A program that does not read its input is none of our business.
@@ -71,6 +82,9 @@ export class Leash {
   #wait(): Promise<Ended> {
     const stdout = collect(this.#child.stdout!);
     const stderr = collect(this.#child.stderr!);
+    const report = this.#child.stdio[REPORT_FD];
+    // What the agent's executable says if it does not become the program; nothing if it does.
+    const failure = report ? collect(report as NodeJS.ReadableStream) : () => "";
     return new Promise((resolve, reject) => {
       this.#child.once("error", (error) => {
         this.#letGo();
@@ -79,6 +93,8 @@ export class Leash {
       // Once the outputs are closed, too: whoever still has them belongs to the group.
       this.#child.once("close", (status, signal) => {
         this.#letGo();
+        const told = failure();
+        if (told !== "") return reject(failed(told));
         resolve({ status, signal, stdout: stdout(), stderr: stderr() });
       });
     });
@@ -88,6 +104,12 @@ export class Leash {
   #letGo(): void {
     this.#watchdog?.stdin?.end("done\n");
   }
+}
+
+/** The error in a report: the agent's refusal, or why the program cannot be run. */
+function failed(report: string): Error {
+  const error = JSON.parse(report);
+  return error.data === undefined ? new Error(error.message) : agentError(error);
 }
 
 function startWatchdog(): ChildProcess {

@@ -43,7 +43,7 @@ export {
 export type { Holder, Kind } from "../lease/errors.ts";
 
 // The protocol itself, for what the client above does not cover.
-export { type ConnectOptions, openConnection, openSocket } from "./connect.ts";
-export { type CallOptions, Connection, type ConnectionOptions } from "./connection.ts";
+export { type ConnectOptions, openConnection } from "./connect.ts";
+export type { CallOptions, Connection } from "./connection.ts";
 export { defaultSocketPath, SYSTEM_SOCKET_PATH } from "./socket_path.ts";
 export type * from "../socket/protocol.ts";

@@ -27,6 +27,8 @@ export interface Grant {
   readonly refusal: NoTokenError | LostError | null;
   /** The commit-point check. */
   verify(options: { readonly signal?: AbortSignal }): Promise<void>;
+  /** The agent's executable, where programs under the grant get its lock by way of that; else null. */
+  readonly lockPasser: string | null;
   /** What a guarded program finds in its environment. */
   environment(): Record<string, string>;
 }
@@ -119,7 +121,11 @@ export class Token {
  */
 export type Genuine<T extends Token> = 0 extends 1 & T ? never : T;
 
-/** Makes a token. Not for programs: the package does not export it. */
+/**
+ * Makes a token. Not for programs: the package does not export it.
+ *
+ * @internal
+ */
 export function mintToken(grant: Grant): Token {
   return mint(grant);
 }
@@ -129,6 +135,7 @@ export function mintToken(grant: Grant): Token {
  *
  * @throws {NoTokenError} if it was not made here by a guard, is another store's, or its guard ended.
  * {@linkcode LostError} if its lease went, or its deadline passed.
+ * @internal
  */
 export function grantOf(token: unknown, store: string): Grant {
   const grant = typeof token === "object" && token !== null ? grantIn(token) : null;

@@ -51,6 +51,7 @@ class Unguarded implements Grant {
   readonly remainingMs = Infinity;
   readonly msToDeadline = Infinity;
   readonly refusal = null;
+  readonly lockPasser = null;
   readonly unguarded: string;
 
   constructor(reason: string) {

@@ -24,8 +24,11 @@ const READS = [
 /** How long a program has to end by itself when its lease is lost, unless its deadline is sooner. */
 const DEFAULT_KILL_AFTER_MS = 5_000;
 
-/** What a guard sets: none of it is passed on to a program that is not under that guard. */
-const OURS = /^ZIT_LEASE_/;
+/**
+ * What a guard sets: none of it is passed on to a program that is not under that guard. But marks of
+ * the guards around us are, because the program does not outlive these either.
+ */
+const OURS = /^ZIT_LEASE_(?!GUARDS$)/;
 
 /** How `zit` is run. `R` are the commands that only read. */
 export interface ZitCliOptions<R extends string = typeof READS[number]> {
@@ -81,7 +84,12 @@ export class ZitCli<R extends string = typeof READS[number]> {
         `Cannot run "${command}" on ${store} as a read: it may write; use write(), with a token`,
       );
     }
-    const leash = this.#start(store, [command, ...args], { ...options, lease: {}, watched: false });
+    const leash = this.#start(store, [command, ...args], {
+      ...options,
+      lease: {},
+      watched: false,
+      lockPasser: null,
+    });
     return await untilEnd(leash, { signals: [options.signal], killAfterMs: this.#killAfterMs });
   }
 
@@ -112,6 +120,7 @@ export class ZitCli<R extends string = typeof READS[number]> {
       ...options,
       lease: grant.environment(),
       watched: true,
+      lockPasser: grant.lockPasser,
     });
     const ended = await untilEnd(leash, {
       signals: [grant.signal, options.signal],
@@ -129,7 +138,11 @@ export class ZitCli<R extends string = typeof READS[number]> {
   #start(
     store: string,
     args: readonly string[],
-    run: RunOptions & { lease: Record<string, string>; watched: boolean },
+    run: RunOptions & {
+      readonly lease: Record<string, string>;
+      readonly watched: boolean;
+      readonly lockPasser: string | null;
+    },
   ): Leash {
     const { executable = "zit", directory, prefix, env = process.env } = this.#options;
     const outside = Object.entries(env).filter(([name, value]) =>
@@ -142,6 +155,7 @@ export class ZitCli<R extends string = typeof READS[number]> {
       env: { ...Object.fromEntries(outside), ...run.lease },
       input: run.input,
       watched: run.watched,
+      lockPasser: run.lockPasser,
     });
   }
 }

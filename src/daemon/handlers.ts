@@ -4,7 +4,8 @@
  */
 import type { Agent } from "../agent/agent.ts";
 import type { Answer, Client, LeaseInfo } from "../agent/types.ts";
-import type { ConnectionHandle, Handlers, Reply } from "../socket/handlers.ts";
+import type { Refusal } from "../lease/errors.ts";
+import type { ConnectionHandle, Handlers, PassedLock, Reply } from "../socket/handlers.ts";
 import type { HeldResult, StatusResult } from "../socket/protocol.ts";
 
 /** The handlers, for the socket's server. */
@@ -43,20 +44,19 @@ export function handlersOf(
             deadline_boot_ms: grant.deadlineMs,
             lock_path: grant.lockPath,
             unguarded,
-          }, pass_lock ? grant.fd : undefined),
+          }, pass_lock ? lockOf(agent, grant.token) ?? undefined : undefined),
         fail: (refusal) => reply.fail(refusal),
       });
     },
-    verify(params, _connection, reply) {
-      agent.verify(
-        params,
-        forward(reply, ({ store, epoch, revision, remainingMs }) => ({
-          store,
-          epoch,
-          revision,
-          remaining_ms: micros(remainingMs),
-        })),
-      );
+    verify({ token, store, pass_lock }, _connection, reply) {
+      agent.verify({ token, store }, {
+        ok({ epoch, revision, remainingMs }) {
+          const lock = pass_lock ? lockOf(agent, token) : undefined;
+          if (lock === null) return reply.fail(notPassed(store));
+          reply.ok({ store, epoch, revision, remaining_ms: micros(remainingMs) }, lock);
+        },
+        fail: (refusal) => reply.fail(refusal),
+      });
     },
     release({ token }, _connection, reply) {
       agent.release(token, reply);
@@ -104,6 +104,22 @@ export function handlersOf(
   };
 }
 
+/** The lock of a grant, to be passed; null where it is not to be. */
+function lockOf(agent: Agent, token: string): PassedLock | null {
+  if (agent.lockOf(token) === null) return null;
+  return () => {
+    const fd = agent.lockOf(token);
+    if (fd === null) throw new Error("Cannot pass the lock: its grant has ended");
+    return fd;
+  };
+}
+
+/** Whoever may leave a process behind with the lock says so before it is granted: it is journaled. */
+function notPassed(store: string): Refusal {
+  const message = `Cannot pass the lock of ${store}: its guard was asked for without pass_lock`;
+  return { kind: "invalid", message };
+}
+
 /** To microseconds, downwards: what is left is never told as more. */
 function micros(ms: number): number {
   return Math.floor(ms * 1_000) / 1_000;
@@ -139,6 +155,10 @@ class SocketClient implements Client {
 
   get pid(): number {
     return this.#connection.peer.pid;
+  }
+
+  get socket(): number {
+    return this.#connection.peer.socket ?? 0;
   }
 
   get congested(): boolean {

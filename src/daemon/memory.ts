@@ -61,15 +61,17 @@ export class StateMemory implements HostMemory {
 
   beginGrant(
     id: number,
-    { store, epoch, pid, lingerMs }: {
+    { store, epoch, pid, socket, lingerMs }: {
       store: string;
       epoch: number;
       pid: number;
+      socket?: number;
       lingerMs: number;
     },
   ): void {
     const startTime = this.#startTimes.get(pid)?.startTime ?? null;
-    this.#state.journal.grant({ id: this.#name(id), store, epoch, pid, startTime, lingerMs });
+    const grant = { id: this.#name(id), store, epoch, pid, startTime, socket, lingerMs };
+    this.#state.journal.grant(grant);
   }
 
   secureGrant(id: number): string | null {

@@ -6,6 +6,7 @@
 import { bootTimeMs } from "../sys/boot_time.ts";
 import { processExists, processState } from "../sys/proc.ts";
 import { atTurnEnd } from "../sys/turn.ts";
+import { unixSocketInodes } from "../sys/socket_peer.ts";
 import { LogMap } from "./log_map.ts";
 
 /** A grant as it is journaled. */
@@ -18,6 +19,12 @@ export interface JournaledGrant {
   readonly pid: number;
   /** When that process started, in clock ticks since boot; null where that could not be read. */
   readonly startTime: number | null;
+  /**
+   * The client's end of its connection, by the number of its inode: whoever has that open may use the
+   * grant, also where the process that connected has left it to a child and ended. Default: 0, not
+   * known.
+   */
+  readonly socket?: number;
   /**
    * For how long after the agent's death what the client may leave running can write: such as the
    * command of a guard that was killed, which has the lock in hand. Default: 0, nothing is left.
@@ -71,11 +78,12 @@ export class GrantJournal {
     this.#grants = LogMap.open(path, { boot: options.boot, durable: false, decode });
     const nowMs = bootTimeMs();
     const lingering = new Map<string, number>();
+    const sockets = new Sockets();
     this.#grants.retain(({ value, boot }) => {
       if (boot !== this.#boot) return false;
       const { store, lingerMs = 0, leftUntilMs = nowMs + lingerMs } = value;
       lingering.set(store, Math.max(lingering.get(store) ?? 0, leftUntilMs));
-      return value.leftUntilMs === undefined ? this.#mayLive(value) : leftUntilMs > nowMs;
+      return value.leftUntilMs === undefined ? mayLive(value, sockets) : leftUntilMs > nowMs;
     });
     for (const [id, { value }] of this.#grants.entries) {
       if (value.leftUntilMs !== undefined) this.#left.set(value.store, value.leftUntilMs);
@@ -99,9 +107,10 @@ export class GrantJournal {
   /** Journals a grant, at the end of this turn of the event loop; see {@linkcode secure}. */
   grant(grant: JournaledGrant): void {
     this.#forgetLeft();
-    const { id, store, epoch, pid, startTime, lingerMs = 0 } = grant;
-    const value = { store, epoch, pid, startTime };
-    this.#grants.setLater(id, lingerMs > 0 ? { ...value, lingerMs: Math.ceil(lingerMs) } : value);
+    const { id, store, epoch, pid, startTime, socket = 0, lingerMs = 0 } = grant;
+    const linger = lingerMs > 0 ? { lingerMs: Math.ceil(lingerMs) } : {};
+    const end = socket > 0 ? { socket } : {};
+    this.#grants.setLater(id, { store, epoch, pid, startTime, ...end, ...linger });
     this.#begun.push(id);
     this.#writeSoon();
   }
@@ -140,9 +149,10 @@ export class GrantJournal {
     const ids = store === undefined
       ? [...this.#inherited.values()].flatMap((each) => [...each])
       : [...this.#inherited.get(store) ?? []];
+    const sockets = new Sockets();
     return ids.flatMap((id) => {
       const { value } = this.#grants.entries.get(id)!;
-      if (this.#mayLive(value)) return [{ id, ...value }];
+      if (mayLive(value, sockets)) return [{ id, ...value }];
       this.end(id);
       return [];
     });
@@ -208,22 +218,37 @@ export class GrantJournal {
       this.#grants.deleteLater(LEFT + store);
     }
   }
+}
 
-  #mayLive({ pid, startTime }: Value): boolean {
-    if (pid === 0) return true;
-    const state = processState(pid);
-    // Where /proc hides other users' processes, that there is one of this number must do.
-    if (!state) return processExists(pid);
-    return !state.ended && (startTime === null || state.startTime === startTime);
+/** The Unix sockets that are open now, looked for when somebody asks, once. */
+class Sockets {
+  #inodes: ReadonlySet<number> | null = null;
+
+  has(inode: number): boolean {
+    this.#inodes ??= unixSocketInodes();
+    return this.#inodes.has(inode);
   }
+}
+
+/** Whether a client may still use its grant: it lives, or somebody has its connection. */
+function mayLive({ pid, startTime, socket = 0 }: Value, sockets: Sockets): boolean {
+  return pid === 0 || runs(pid, startTime) || (socket > 0 && sockets.has(socket));
+}
+
+function runs(pid: number, startTime: number | null): boolean {
+  const state = processState(pid);
+  // Where /proc hides other users' processes, that there is one of this number must do.
+  if (!state) return processExists(pid);
+  return !state.ended && (startTime === null || state.startTime === startTime);
 }
 
 function decode(value: unknown): Value | null {
   if (typeof value !== "object" || value === null) return null;
   const fields = value as Partial<Record<keyof Value, unknown>>;
-  const { store, epoch, pid, startTime, lingerMs, leftUntilMs } = fields;
+  const { store, epoch, pid, startTime, socket, lingerMs, leftUntilMs } = fields;
   if (typeof store !== "string" || !isCount(epoch) || !isCount(pid)) return null;
   if (startTime !== null && !isCount(startTime)) return null;
+  if (socket !== undefined && !isCount(socket)) return null;
   if (lingerMs !== undefined && !isCount(lingerMs)) return null;
   if (leftUntilMs !== undefined && !isCount(leftUntilMs)) return null;
   return {
@@ -231,6 +256,7 @@ function decode(value: unknown): Value | null {
     epoch,
     pid,
     startTime,
+    ...(socket === undefined ? {} : { socket }),
     ...(lingerMs === undefined ? {} : { lingerMs }),
     ...(leftUntilMs === undefined ? {} : { leftUntilMs }),
   };

@@ -19,6 +19,7 @@ export class FlockHeldLock implements HeldLock {
   readonly path: string;
   readonly fence: Fence | null;
   passed = false;
+  handOvers = 0;
   readonly #file: OpenFile;
   #size: number;
   #closed = false;
@@ -45,6 +46,7 @@ export class FlockHeldLock implements HeldLock {
     if (this.passed || !this.current()) return null;
     const next = new FlockHeldLock(this.path, this.#file, readFence(this.fd));
     next.#size = this.#size;
+    next.handOvers = this.handOvers + 1;
     this.#closed = true;
     return next;
   }

@@ -10,6 +10,7 @@ import {
 } from "@nats-io/transport-node";
 import type { Credentials } from "./credentials.ts";
 import type { Denial } from "./denials.ts";
+import { SYNC_QUESTION } from "./syncing.ts";
 import { dial, type Transport } from "./transport.ts";
 
 /** How long a dial to one server may take, its TLS and authentication included, in milliseconds. */
@@ -131,8 +132,9 @@ export class Link {
         return this.#ending(`${this.server} closed the connection`);
       case "error":
         if (status.error instanceof PermissionViolationError) {
-          // They only make us notice sooner: nothing fails without them.
-          if (status.error.subject.startsWith(STREAM_ADVISORIES)) return;
+          // Nothing fails without them: they make us notice sooner, or warn.
+          const { subject } = status.error;
+          if (subject.startsWith(STREAM_ADVISORIES) || subject === SYNC_QUESTION) return;
           this.forbidden = status.error.message;
           this.#deniedHook?.(status.error);
         } else {

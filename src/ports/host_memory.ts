@@ -27,12 +27,13 @@ export interface HostMemory {
   /** The grace is over, and with it whatever clients of earlier incarnations might still have written. */
   forgetGrace(store: string): string | null;
   /**
-   * Journals a grant that may be about to be given; see {@linkcode secureGrant}. What its client may
-   * leave running when it goes can write for `lingerMs` at most after the last deadline was told.
+   * Journals a grant that may be about to be given; see {@linkcode secureGrant}. Its client is gone when
+   * the process is, and nobody has its end of the connection (`socket`) open. What it may leave
+   * running when it goes can write for `lingerMs` at most after the last deadline was told.
    */
   beginGrant(
     id: number,
-    grant: { store: string; epoch: number; pid: number; lingerMs: number },
+    grant: { store: string; epoch: number; pid: number; socket?: number; lingerMs: number },
   ): void;
   /** Null: the journal has the grant, so it may be given. Or why it must not be. */
   secureGrant(id: number): string | null;

@@ -65,6 +65,8 @@ export interface HeldLock {
   readonly fence: Fence | null;
   /** Whether another process was given the descriptor: closing ours may then free nothing. */
   passed: boolean;
+  /** How often in a row it went from one grant to the next, without being free in between. */
+  readonly handOvers: number;
   /** Whether the path still names the locked file. */
   current(): boolean;
   /**

@@ -9,6 +9,7 @@ import { type BadRequest, encodeError, encodeNotification, type Request } from "
 import { RequestDecoder } from "./codec.ts";
 import type { Caller, Dispatcher } from "./dispatch.ts";
 import { hungUp } from "./handle.ts";
+import type { PassedLock } from "./handlers.ts";
 import { Output, type SendWithFd } from "./output.ts";
 import type { Peer } from "./peers.ts";
 import type { Notifications } from "./protocol.ts";
@@ -96,11 +97,11 @@ export class Connection implements Caller {
     if (!this.congested) this.#goOn();
   }
 
-  answer(line: string | null, passFd?: number): void {
+  answer(line: string | null, lock?: PassedLock): void {
     this.#inFlight--;
     if (line !== null) {
-      if (passFd === undefined) this.#output.send(line);
-      else this.#output.sendWithDescriptor(line, passFd);
+      if (lock === undefined) this.#output.send(line);
+      else this.#output.sendWithDescriptor(line, lock);
     }
     if (this.#held || this.#ended) this.#goOn();
   }

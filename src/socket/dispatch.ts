@@ -4,7 +4,7 @@
  */
 import type { Refusal } from "../lease/errors.ts";
 import { encodeError, encodeResult, INTERNAL_ERROR, type Request } from "./codec.ts";
-import type { ConnectionHandle, Handler, Handlers, Reply } from "./handlers.ts";
+import type { ConnectionHandle, Handler, Handlers, PassedLock, Reply } from "./handlers.ts";
 import { parseParams } from "./params.ts";
 import type { Peer } from "./peers.ts";
 import type { Method } from "./protocol.ts";
@@ -13,7 +13,7 @@ import { errorObject, unknownMethod } from "./refusals.ts";
 /** A connection, as dispatching sees it. */
 export interface Caller extends ConnectionHandle {
   /** Takes the answer of a request: its line, or null where none is wanted, and a descriptor to pass. */
-  answer(line: string | null, passFd?: number): void;
+  answer(line: string | null, lock?: PassedLock): void;
 }
 
 /** What {@linkcode Dispatcher} is made of. */
@@ -78,7 +78,7 @@ class SingleReply implements Reply<unknown> {
     this.#onError = onError;
   }
 
-  ok(result: unknown, passFd?: number): void {
+  ok(result: unknown, lock?: PassedLock): void {
     if (this.#caller === null) return this.#answeredTwice();
     let line: string | null = null;
     try {
@@ -86,7 +86,7 @@ class SingleReply implements Reply<unknown> {
     } catch (cause) {
       return this.broken(cause);
     }
-    this.#answer(line, passFd);
+    this.#answer(line, lock);
   }
 
   fail(refusal: Refusal): void {
@@ -111,10 +111,10 @@ class SingleReply implements Reply<unknown> {
     this.error({ code: INTERNAL_ERROR, message });
   }
 
-  #answer(line: string | null, passFd?: number): void {
+  #answer(line: string | null, lock?: PassedLock): void {
     const caller = this.#caller!;
     this.#caller = null;
-    caller.answer(line, passFd);
+    caller.answer(line, lock);
   }
 
   #answeredTwice(): void {

@@ -6,13 +6,17 @@ import type { Refusal } from "../lease/errors.ts";
 import type { Peer } from "./peers.ts";
 import type { Method, Methods, Notifications } from "./protocol.ts";
 
+/** The descriptor to pass, as of the moment at which it is passed; throws where it is not open any more. */
+export type PassedLock = () => number;
+
 /** Answers one request, exactly once, now or later. After the connection closed it does nothing. */
 export interface Reply<R> {
   /**
-   * Answers with `result`. `passFd` goes along as SCM_RIGHTS, after everything answered before, which
-   * can be later than now: it must stay open until the client released it or the connection closed.
+   * Answers with `result`. The descriptor that `lock` names goes along as SCM_RIGHTS, after everything
+   * answered before, which can be later than now. So it is asked then: a number that was kept may be
+   * another file's by that time. If it throws, there is none any more, and the connection is closed.
    */
-  ok(result: R, passFd?: number): void;
+  ok(result: R, lock?: PassedLock): void;
   /** Answers with an error. */
   fail(refusal: Refusal): void;
 }

@@ -6,6 +6,7 @@ import { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
 import { atTurnEnd } from "../sys/turn.ts";
 import { MAX_BACKLOG_BYTES } from "./protocol.ts";
+import type { PassedLock } from "./handlers.ts";
 import { descriptorOf } from "./handle.ts";
 
 /**
@@ -25,7 +26,7 @@ const LAST_RETRY_MS = 25;
 /** A line that brings a descriptor. */
 interface Parcel {
   readonly line: Buffer;
-  readonly fd: number;
+  readonly descriptor: PassedLock;
 }
 
 /** What {@linkcode Output} needs and tells. */
@@ -90,11 +91,11 @@ export class Output {
     atTurnEnd("answer", this.#onTurnEnd);
   }
 
-  /** Sends `line` with `fd`, after everything sent before it is in the kernel. */
-  sendWithDescriptor(line: string, fd: number): void {
+  /** Sends `line` with a descriptor, after everything sent before it is in the kernel. */
+  sendWithDescriptor(line: string, descriptor: PassedLock): void {
     if (this.#closed) return;
     this.flush();
-    const parcel = { line: Buffer.from(line), fd };
+    const parcel = { line: Buffer.from(line), descriptor };
     this.#queue.push(parcel);
     this.#queuedBytes += parcel.line.length;
     if (this.#queue.length === 1) this.#whenFlushed();
@@ -152,10 +153,10 @@ export class Output {
 
   /** Sends the descriptor at the head of the queue, and whatever waited only for it. */
   #sendParcel(retryMs: number): void {
-    const { line, fd } = this.#queue[0] as Parcel;
+    const { line, descriptor } = this.#queue[0] as Parcel;
     let sent: number;
     try {
-      sent = this.#sendWithFd(descriptorOf(this.#socket), line, fd);
+      sent = this.#sendWithFd(descriptorOf(this.#socket), line, descriptor());
     } catch (error) {
       this.close();
       this.#socket.destroy(error instanceof Error ? error : new Error(String(error)));

@@ -65,7 +65,7 @@ const SCHEMAS = {
       v.maxLength(MAX_PURPOSE_LENGTH, `must be at most ${MAX_PURPOSE_LENGTH} characters`),
     )),
   }),
-  verify: v.object({ token: text, store: storeCode }),
+  verify: v.object({ token: text, store: storeCode, pass_lock: v.optional(flag, false) }),
   release: v.object({ token: text }),
   held: v.pipe(
     v.object({

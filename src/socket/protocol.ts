@@ -57,6 +57,11 @@ export interface GuardResult {
 export interface VerifyParams {
   readonly token: string;
   readonly store: string;
+  /**
+   * Whether the answer brings the locked descriptor as SCM_RIGHTS; for a grant that was asked for with
+   * `pass_lock`. Default false.
+   */
+  readonly pass_lock?: boolean;
 }
 
 export interface VerifyResult {
@@ -186,7 +191,7 @@ export interface StepdownParams {
 export interface StepdownResult {
   /** Leases released. */
   readonly released: number;
-  /** Leases whose grants did not finish in time; they age out. */
+  /** Leases whose grants did not finish in time; they are kept until these end. */
   readonly remaining: number;
 }
 
@@ -200,7 +205,7 @@ export interface Methods {
     filled: Filled<GuardParams, "wait_ms" | "shared" | "wait_lease" | "pass_lock" | "follow">;
     result: GuardResult;
   };
-  verify: { params: VerifyParams; filled: VerifyParams; result: VerifyResult };
+  verify: { params: VerifyParams; filled: Filled<VerifyParams, "pass_lock">; result: VerifyResult };
   release: { params: ReleaseParams; filled: ReleaseParams; result: Empty };
   held: { params: HeldParams; filled: HeldParams; result: HeldResult };
   holder: { params: StoreParams; filled: StoreParams; result: HolderResult };

@@ -8,7 +8,7 @@
  */
 import { accessSync, constants, readFileSync, statSync } from "node:fs";
 import { constants as os } from "node:os";
-import { addressOf, libc, memory, putWord } from "./libc.ts";
+import { addressOf, errno, libc, memory, putWord } from "./libc.ts";
 import { codeOf, ERRNO, SysError } from "./errno.ts";
 
 const POSIX_SPAWN_SETPGROUP = 0x02;
@@ -60,6 +60,43 @@ export function startJob(options: JobOptions): number {
     const shell = Buffer.from("/bin/sh");
     return spawnFile(shell, { ...options, argv: [shell, path, ...options.argv.slice(1)] });
   }
+}
+
+/**
+ * Replaces this process by a program: what it was is over, and its number, group, session, working
+ * directory and inherited descriptors are the program's. Returns only by throwing.
+ *
+ * @throws {SysError} where it cannot be run. Signals that the runtime ignores are not ignored any more.
+ */
+export function becomeProgram(options: JobOptions): never {
+  const { path, argv, pass } = options;
+  const SIG_DFL = 0;
+  for (const signal of IGNORED_BY_RUNTIME) libc.signal(signal, SIG_DFL);
+  // The copy is inherited, the original is not.
+  if (pass && copyDescriptor(pass.fd, pass.as) < 0) throw new SysError("dup", errno());
+  const failed = execFile(path, options);
+  if (failed !== ERRNO.ENOEXEC) throw new SysError("execve", failed);
+  const shell = Buffer.from("/bin/sh");
+  throw new SysError(
+    "execve",
+    execFile(shell, { ...options, argv: [shell, path, ...argv.slice(1)] }),
+  );
+}
+
+function copyDescriptor(fd: number, as: number): number {
+  const F_SETFD = 2;
+  return fd === as ? libc.fcntl(fd, F_SETFD, 0) : libc.dup3(fd, as, 0);
+}
+
+/** The error number with which it failed. */
+function execFile(path: Uint8Array, options: JobOptions): number {
+  const program = cString(path);
+  const argv = vector(options.argv);
+  const env = vector(options.env);
+  libc.execve(addressOf(program), addressOf(argv.pointers), addressOf(env.pointers));
+  const failed = errno();
+  keepUntilHere(program, argv.strings, env.strings);
+  return failed;
 }
 
 /** What became of a child since the last call; null for nothing. Its end is reported once. */

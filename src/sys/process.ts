@@ -1,14 +1,18 @@
 /**
- * Settings of the calling process: what happens when its parent dies, whose orphans it adopts, and
- * how many descriptors it may open.
+ * Settings of the calling process: what happens when its parent dies, whose orphans it adopts, how many
+ * descriptors it may open, and which of them are inherited.
  * @module
  */
+import { closeSync } from "node:fs";
 import { addressOf, errno, libc, memory, putWord } from "./libc.ts";
 import { SysError } from "./errno.ts";
 
 const PR_SET_PDEATHSIG = 1;
 const PR_SET_CHILD_SUBREAPER = 36;
 const RLIMIT_NOFILE = 7;
+const F_DUPFD_CLOEXEC = 1030;
+/** Above what is opened by number on purpose, and below any sensible limit. */
+const MOVED_TO = 64;
 const RLIM_INFINITY = 2n ** 64n - 1n;
 
 /** How many descriptors a process may have open. */
@@ -74,4 +78,17 @@ export function setDescriptorLimit(soft: number): DescriptorLimit {
     throw new SysError("setrlimit(RLIMIT_NOFILE)", errno());
   }
   return descriptorLimit();
+}
+
+/**
+ * Moves an inherited descriptor to a number that is not in the way, and that no program inherits;
+ * returns that.
+ *
+ * @throws {SysError} such as `EBADF`.
+ */
+export function moveDescriptor(fd: number): number {
+  const moved = libc.fcntl(fd, F_DUPFD_CLOEXEC, MOVED_TO);
+  if (moved < 0) throw new SysError(`dup of descriptor ${fd}`, errno());
+  closeSync(fd);
+  return moved;
 }

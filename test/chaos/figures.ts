@@ -172,6 +172,8 @@ async function coordinatorFrozen(): Promise<Record<string, number[]>> {
     await agent.logged("problem", { check: "coordinator" }, before);
     known.push(await refusedAfterMs(client));
     server.thaw();
+    // A problem that is not over is not told again.
+    await agent.logged("problem_over", { check: "coordinator" }, before);
   }
   return { coordinator_frozen_to_refusal: first, coordinator_known_down_to_refusal: known };
 }

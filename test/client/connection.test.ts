@@ -1,14 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import { createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
-import { requestLockedGrant } from "../../src/cli/guard/locked_grant.ts";
-import {
-  AgentError,
-  AgentUnreachable,
-  Connection,
-  openConnection,
-  openSocket,
-} from "../../src/client/mod.ts";
+import { requestLocked } from "../../src/cli/guard/locked_grant.ts";
+import { openSocket } from "../../src/client/connect.ts";
+import { Connection } from "../../src/client/connection.ts";
+import { AgentError, AgentUnreachable, openConnection } from "../../src/client/mod.ts";
 import type { Handlers, Reply } from "../../src/socket/handlers.ts";
 import type { GuardResult, Notification, WatchResult } from "../../src/socket/protocol.ts";
 import { child } from "../support/child.ts";
@@ -91,7 +87,7 @@ describe("Connection", () => {
       await server.line();
       expect(
         await failure(
-          requestLockedGrant(other, { store: "a" } as never, { path, withinMs: 10_000 }),
+          requestLocked(other, { method: "guard", params: { store: "a" }, path, withinMs: 10_000 }),
         ),
       )
         .toMatchObject({ kind: "limit", message: "full" });

@@ -1,12 +1,20 @@
 /** The package as others install it: packed, unpacked, imported by its name. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { RealAgent } from "../support/real_agent.ts";
+import { join } from "node:path";
+import { AGENT, RealAgent } from "../support/real_agent.ts";
+import {
+  type Compiler,
+  DENO,
+  denoCheck,
+  tsc,
+  verdictOf,
+  writePrograms,
+} from "./support/compilers.ts";
+import { COMPILES, COMPILES_AND_IS_REFUSED, DOES_NOT_COMPILE } from "./support/programs.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
-const DENO = join(ROOT, "node_modules/.bin/deno");
 
 /** Uses what there is to use, and prints what came of it. */
 const PROGRAM = `
@@ -46,12 +54,21 @@ await agent.guard("one", { waitMs: 1000 }, (token) => {
 });
 say(await run, Date.now() - started < 10_000);
 say(unguarded("a test").unguarded);
+// The lock is the program's own, by way of the agent's executable.
+await agent.guard("one", { passLock: process.env.AGENT }, async (token) => {
+  const script = "readlink /proc/self/fd/$ZIT_LEASE_LOCK_FD; cat; exit 5";
+  const { stdout, status } = await zit.write(token, "one", [script], { input: "input" });
+  say(stdout === token.lockPath + "\\ninput", status);
+  const nothing = new ZitCli({ executable: "/nowhere" }).write(token, "one", []);
+  say(await nothing.catch((error) => error.message));
+});
 await agent.close();
 `;
 
 const EXPECTED = [
   ...["NoTokenError", "NoTokenError", "NoTokenError", "one 3", "true", "true pack", "two,one"],
   ...["false", "lease true", "NoTokenError true", "a test"],
+  ...["true 5", "Cannot run /nowhere: there is no such command"],
 ];
 
 let directory: string;
@@ -61,28 +78,43 @@ beforeAll(async () => {
   host = await RealAgent.start({ node: "pack" });
   for (const store of ["one", "two"]) host.makeStore(store);
   directory = mkdtempSync(join(tmpdir(), "package-"));
-  Bun.spawnSync([join(ROOT, "scripts/build-client")], { stderr: "ignore" });
-  // What `npm pack` would put in, by the list that it reads.
-  const target = join(directory, "node_modules/zit-lease-agent");
-  const { files } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
-  for (const name of ["package.json", ...files]) {
-    const to = join(target, name);
-    mkdirSync(dirname(to), { recursive: true });
-    Bun.spawnSync(["cp", "-r", join(ROOT, name), to]);
-  }
-  writeFileSync(join(directory, "package.json"), '{ "type": "module" }');
+  await install(directory);
   writeFileSync(join(directory, "program.mjs"), PROGRAM);
-});
+}, 180_000);
 
 afterAll(async () => {
   await host[Symbol.asyncDispose]();
   rmSync(directory, { recursive: true, force: true });
 });
 
+/** Packs this checkout as a registry would get it, and installs that into an empty folder. */
+async function install(into: string): Promise<void> {
+  const scratch = mkdtempSync(join(tmpdir(), "tarball-"));
+  const npm = Bun.which("npm") !== null;
+  const pack = npm ? "npm pack --silent --pack-destination" : "bun pm pack --quiet --destination";
+  await succeed([...pack.split(" "), scratch], ROOT);
+  const [tarball] = readdirSync(scratch).map((name) => join(scratch, name));
+  // Offline: there is nothing else to install.
+  const add = npm ? "npm install --offline --no-audit --no-fund --loglevel=error" : "bun add";
+  await succeed([...add.split(" "), tarball!], into);
+  rmSync(scratch, { recursive: true });
+}
+
+async function succeed(command: string[], cwd: string): Promise<string> {
+  const env = { ...process.env, PATH: `${join(ROOT, "node_modules/.bin")}:${process.env.PATH}` };
+  const child = Bun.spawn(command, { cwd, env, stdin: "ignore", stdout: "pipe", stderr: "pipe" });
+  const [stdout, stderr] = await Promise.all([
+    new Response(child.stdout).text(),
+    new Response(child.stderr).text(),
+  ]);
+  if (await child.exited !== 0) throw new Error(`${command.join(" ")}: ${stdout}${stderr}`);
+  return stdout;
+}
+
 async function run(...command: string[]): Promise<string[]> {
   const child = Bun.spawn([...command, "program.mjs"], {
     cwd: directory,
-    env: { PATH: process.env.PATH!, HOME: directory, SOCKET: host.socket },
+    env: { PATH: process.env.PATH!, HOME: directory, SOCKET: host.socket, AGENT },
     stdout: "pipe",
     stderr: "pipe",
   });
@@ -95,18 +127,36 @@ async function run(...command: string[]): Promise<string[]> {
   return stdout.trimEnd().split("\n");
 }
 
+/** The oldest Node that package.json admits, and one of each line that is maintained. */
+const NODES = ["20.3.0", "22.23.5", "24.22.3"];
+const nodes = NODES.map((version) => {
+  const found = Bun.spawnSync([join(ROOT, "scripts/node"), version], { stderr: "pipe" });
+  if (found.exitCode !== 0) {
+    console.log(`skipped: the package under Node ${version}: ${found.stderr.toString().trim()}`);
+  }
+  return { version, path: found.stdout.toString().trim() };
+});
+
 describe("the package", () => {
   test("works under Bun", async () => {
     expect(await run(process.execPath, "run")).toEqual(EXPECTED);
-  }, 30_000);
+  }, 120_000);
 
-  test.skipIf(Bun.which("node") === null)("works under Node", async () => {
-    expect(await run("node")).toEqual(EXPECTED);
-  }, 30_000);
+  for (const { version, path } of nodes) {
+    test.skipIf(path === "")(`works under Node ${version}`, async () => {
+      expect(await succeed([path, "--version"], directory)).toBe(`v${version}\n`);
+      expect(await run(path)).toEqual(EXPECTED);
+    }, 120_000);
+  }
+
+  test("admits the oldest Node that it was tried with", () => {
+    const { engines } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+    expect(`${engines.node}.0`).toBe(`>=${NODES[0]}`);
+  });
 
   test("works under Deno", async () => {
     expect(await run(DENO, "run", "--no-lock", "--no-prompt", "-A")).toEqual(EXPECTED);
-  }, 30_000);
+  }, 120_000);
 
   test("works under Deno with no more permissions than it needs", async () => {
     const needs = ["--allow-env", "--allow-sys=uid", "--allow-net", "--allow-run"];
@@ -114,15 +164,58 @@ describe("the package", () => {
     // Not /proc/uptime, so on the clock of last resort.
     const printed = await run(DENO, "run", "--no-lock", "--no-prompt", ...needs, ...files);
     expect(printed).toEqual(EXPECTED);
-  }, 30_000);
+  }, 120_000);
 
-  test("needs no package and no native code", () => {
-    const text = readFileSync(join(ROOT, "dist/client.js"), "utf8");
+  test("brings no other package, no native code and no way to its inside", async () => {
+    expect(readdirSync(join(directory, "node_modules")).filter((name) => !name.startsWith(".")))
+      .toEqual(["zit-lease-agent"]);
+    const root = join(directory, "node_modules/zit-lease-agent");
+    const files = readdirSync(root, { recursive: true, encoding: "utf8" });
+    expect(files.filter((name) => /\.(node|so|wasm|sh)$/.test(name) || /^src/.test(name)))
+      .toEqual([]);
+    expect(files.filter((name) => /\.m?js$/.test(name)).sort())
+      .toEqual(["dist/client.js", "dist/lint.js"]);
+    const text = readFileSync(join(root, "dist/client.js"), "utf8");
     const imports = [...text.matchAll(/\bfrom\s*"([^"]+)"|\bimport\("([^"]+)"\)/g)].map((m) =>
       m[1] ?? m[2]
     );
     expect(imports.length).toBeGreaterThan(3);
     expect(imports.filter((name) => !name.startsWith("node:"))).toEqual([]);
     expect(text).not.toMatch(/bun:|\bBun\.|\bDeno\.|dlopen/);
+    const exported = Object.keys(await import(join(root, "dist/client.js")));
+    expect(exported.filter((name) => /mint|^Token$|grantOf|Grant|openSocket/.test(name))).toEqual(
+      [],
+    );
+  });
+});
+
+describe("a user's program, by the types of the package", () => {
+  const compilers: [name: string, () => Compiler][] = [
+    ["tsc --strict, moduleResolution node16", () => tsc("node16")],
+    ["tsc --strict, moduleResolution bundler", () => tsc("bundler")],
+    ["deno check", () => denoCheck()],
+  ];
+
+  test.each(compilers)("compiles with a token and not without: %s", async (_name, compiler) => {
+    writePrograms(directory, "zit-lease-agent/client");
+    const verdict = await verdictOf(compiler(), directory);
+    const fine = Object.keys({ ...COMPILES, ...COMPILES_AND_IS_REFUSED });
+    expect(fine.filter((title) => verdict.has(title))).toEqual([]);
+    const bad = Object.entries(DOES_NOT_COMPILE);
+    const wrong = bad.filter(([title, [code]]) => !verdict.get(title)?.includes(code));
+    expect(wrong.map(([title]) => `${title}: ${verdict.get(title)}`)).toEqual([]);
+  }, 180_000);
+
+  test("is linted by the rule that comes along", () => {
+    const config = { lint: { plugins: ["./node_modules/zit-lease-agent/dist/lint.js"] } };
+    writeFileSync(join(directory, "deno.json"), JSON.stringify(config));
+    writeFileSync(join(directory, "cast.ts"), "export const a = {} as Token;\n");
+    const { exitCode, stderr } = Bun.spawnSync([DENO, "lint", "cast.ts"], {
+      cwd: directory,
+      env: { ...process.env, NO_COLOR: "1" },
+    });
+    expect(stderr.toString()).toContain("error[zit/no-token-cast]");
+    expect(exitCode).toBe(1);
+    rmSync(join(directory, "deno.json"));
   });
 });

@@ -18,10 +18,11 @@ import { join } from "node:path";
 import { StateDir, StateDirError, type StateDirOptions } from "../../src/disk/state_dir.ts";
 import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { bootId, processStartTime } from "../../src/sys/proc.ts";
-import { child } from "../support/child.ts";
+import { child, python } from "../support/child.ts";
 import { openedSince, openFds } from "../support/fds.ts";
 import { noSmallDisk, smallDisk } from "../support/small_disk.ts";
 import { tempDir } from "../support/temp_dir.ts";
+import { until } from "../support/wait.ts";
 
 const MODULE = JSON.stringify(import.meta.resolve("../../src/disk/state_dir.ts"));
 
@@ -159,7 +160,8 @@ test("open() says what is wrong when the path cannot be a state directory", asyn
   await child(["mkfifo", join(dir.path, "lock")]).ended();
   expect(errorOf(() => open(dir.path)).message).toContain("is not a regular file");
   expect(existsSync(join(dir.path, "victim"))).toBe(false);
-  expect(openedSince(before)).toEqual([]);
+  // Those to the child are closed a moment after it ended.
+  await until("nothing is left open", () => openedSince(before).length === 0);
 });
 
 test.skipIf(process.getuid!() !== 0)(
@@ -327,6 +329,28 @@ test("journal has the grants of a killed agent whose clients live, by number and
   await client.kill();
   expect(names()).toEqual(["hidden"]);
   state.journal.end("hidden");
+  expect(names()).toEqual([]);
+  state.close();
+});
+
+test("journal has the grants of a client that is gone, while somebody has its end of the connection", async () => {
+  using dir = tempDir();
+  await using gone = child(["sleep", "60"]);
+  await using heir = python(`
+import os, socket
+ends = socket.socketpair(); print(os.fstat(ends[0].fileno()).st_ino); input()`);
+  const socket = Number(await heir.line());
+  const { pid } = gone;
+  const startTime = processStartTime(pid);
+  earlier(dir.path, (state) => {
+    state.journal.grant({ id: "g", store: "s", epoch: 7, pid, startTime, socket });
+    state.journal.grant({ id: "h", store: "s", epoch: 7, pid, startTime });
+  });
+  await gone.kill();
+  const state = open(dir.path);
+  const names = () => state.journal.survivors().map(({ id }) => id);
+  expect(names()).toEqual(["g"]);
+  await heir.kill();
   expect(names()).toEqual([]);
   state.close();
 });

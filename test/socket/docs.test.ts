@@ -59,7 +59,8 @@ describe("docs/protocol.md", () => {
     writeFileSync(lockPath, "");
     await using server = await TestServer.start({
       guard(params, _connection, reply) {
-        const lock = params.pass_lock ? openSync(lockPath, "r") : undefined;
+        const fd = params.pass_lock ? openSync(lockPath, "r") : null;
+        const lock = fd === null ? undefined : () => fd;
         const { store } = params;
         const result = {
           token: "t",

@@ -34,6 +34,7 @@ describe("parseParams()", () => {
 
   test("ignores members that nobody knows", () => {
     expect(filled("verify", { token: "t", store: "a", colour: "red" })).toEqual({
+      pass_lock: false,
       token: "t",
       store: "a",
     });

@@ -29,7 +29,7 @@ function handlers(directory: string, padding: number): Handlers {
       writeFileSync(file, params.store);
       const fd = openSync(file, "r");
       (connection.data as number[] | undefined ?? (connection.data = [] as number[])).push(fd);
-      reply.ok(grant(params.store), params.pass_lock ? fd : undefined);
+      reply.ok(grant(params.store), params.pass_lock ? () => fd : undefined);
     },
   };
 }

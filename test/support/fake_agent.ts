@@ -123,7 +123,7 @@ const handlers: Handlers = {
         deadline_boot_ms: deadlineMs,
         lock_path: join(directory!, `${params.store}.lock`),
         unguarded: null,
-      }, params.pass_lock ? fd : undefined);
+      }, params.pass_lock ? () => fd : undefined);
     }, delayMs);
   },
   verify({ token, store }, _connection, reply) {

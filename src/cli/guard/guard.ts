@@ -2,13 +2,14 @@
  * The steps of `agent guard`: checks, the grant, the command.
  * @module
  */
-import { AgentError, openSocket } from "../../client/mod.ts";
+import { openSocket } from "../../client/connect.ts";
+import { AgentError } from "../../client/errors.ts";
 import { checkStore, socketOf } from "../agent.ts";
 import { Failure } from "../failure.ts";
 import { guardRefusalText } from "../refusal.ts";
 import { commandOf, findCommand } from "./command.ts";
 import type { GuardedCommand } from "./command.ts";
-import { requestLockedGrant } from "./locked_grant.ts";
+import { requestLocked } from "./locked_grant.ts";
 import type { LockedGrant } from "./locked_grant.ts";
 import { Signals } from "./signals.ts";
 import { announceWait } from "./waiting.ts";
@@ -73,16 +74,21 @@ async function ask(
   const { store, wait = 0, env } = request;
   const quiet = wait > 0 ? announceWait({ store, waitMs: wait, socket, env }) : () => {};
   try {
-    return await requestLockedGrant(await openSocket({ socket }), {
-      store: request.store,
-      wait_ms: request.wait ?? 0,
-      wait_lease: request.waitLease ?? false,
-      shared: request.shared ?? false,
-      pass_lock: true,
-      follow: true,
-      // The name alone: arguments may be nobody else's business.
-      purpose: commandOf(command),
-    }, { path: socket, withinMs: (request.wait ?? 0) + ANSWER_MS });
+    return await requestLocked(await openSocket({ socket }), {
+      method: "guard",
+      params: {
+        store: request.store,
+        wait_ms: request.wait ?? 0,
+        wait_lease: request.waitLease ?? false,
+        shared: request.shared ?? false,
+        pass_lock: true,
+        follow: true,
+        // The name alone: arguments may be nobody else's business.
+        purpose: commandOf(command),
+      },
+      path: socket,
+      withinMs: (request.wait ?? 0) + ANSWER_MS,
+    });
   } catch (error) {
     if (error instanceof AgentError) {
       const waited = error.kind === "not_holder" ? request.waitLease : request.wait;

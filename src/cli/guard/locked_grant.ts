@@ -1,5 +1,5 @@
 /**
- * Asks the agent for a grant with the locked descriptor.
+ * Asks the agent for a grant, or again about one, with the locked descriptor.
  *
  * A descriptor travels with the bytes of the answer and is lost when the runtime reads them. So the
  * socket is kept from it until the answer came, and then becomes an ordinary connection.
@@ -7,15 +7,20 @@
  */
 import { closeSync } from "node:fs";
 import type { Socket } from "node:net";
-import { agentError } from "../../client/errors.ts";
-import { AgentUnreachable, Connection } from "../../client/mod.ts";
-import type { GuardParams, GuardResult, Notification } from "../../client/mod.ts";
+import { Connection } from "../../client/connection.ts";
+import { agentError, AgentUnreachable } from "../../client/errors.ts";
+import type { Methods, Notification } from "../../client/mod.ts";
+import { codeOf } from "../../sys/errno.ts";
 import { whenReadable } from "../../sys/readable.ts";
 import { peerOf, receiveWithDescriptors } from "../../sys/unix_socket.ts";
+import type { Received } from "../../sys/unix_socket.ts";
 
-/** A grant, its lock, and the connection on which it lives. */
-export interface LockedGrant {
-  readonly result: GuardResult;
+/** Methods whose answers bring a lock. */
+export type Locking = "guard" | "verify";
+
+/** A grant, or the confirmation of one, its lock, and the connection on which it was asked for. */
+export interface Locked<M extends Locking> {
+  readonly result: Methods[M]["result"];
   /** Ours; null where the agent sent none. */
   readonly lockFd: number | null;
   /** The process at the other end of the connection; 0 where it cannot be seen. */
@@ -32,6 +37,9 @@ const CHUNK_BYTES = 64 * 1_024;
 const LOOK_EVERY_MS = 100;
 const NEWLINE = 10;
 
+/** A grant, its lock, and the connection on which it lives. */
+export type LockedGrant = Locked<"guard">;
+
 interface Answer {
   readonly id?: string;
   readonly method?: string;
@@ -39,20 +47,28 @@ interface Answer {
   readonly error?: Parameters<typeof agentError>[0];
 }
 
+/** What to ask, and how long that may take. */
+export interface LockedRequest<M extends Locking> {
+  readonly method: M;
+  readonly params: Methods[M]["params"];
+  /** The socket's path, for messages. */
+  readonly path: string;
+  readonly withinMs: number;
+}
+
 /**
  * Asks on `socket`, which is connected, paused and not yet read from.
  *
  * @throws {AgentError} what the agent answered, or that it is gone.
  */
-export function requestLockedGrant(
+export function requestLocked<M extends Locking>(
   socket: Socket & { _handle?: { fd: number } },
-  params: GuardParams,
-  { path, withinMs }: { path: string; withinMs: number },
-): Promise<LockedGrant> {
+  { method, params, path, withinMs }: LockedRequest<M>,
+): Promise<Locked<M>> {
   const fd = socket._handle?.fd;
   if (fd === undefined) throw new Error("Cannot find the descriptor of the socket");
   return new Promise((resolve, reject) => {
-    const reader = new AnswerReader(fd, path);
+    const reader = new AnswerReader<M>(fd, path);
     const fail = (error: unknown) => {
       clearTimeout(timer);
       stop();
@@ -90,12 +106,12 @@ export function requestLockedGrant(
     }
     // The TTL decides when the command is asked to end; it is answered at once, from memory.
     const status = { jsonrpc: "2.0", id: "status", method: "status" };
-    const guard = { jsonrpc: "2.0", id: "guard", method: "guard", params };
-    socket.write(`${JSON.stringify(status)}\n${JSON.stringify(guard)}\n`);
+    const request = { jsonrpc: "2.0", id: "locked", method, params };
+    socket.write(`${JSON.stringify(status)}\n${JSON.stringify(request)}\n`);
   });
 }
 
-class AnswerReader {
+class AnswerReader<M extends Locking> {
   readonly #fd: number;
   readonly #path: string;
   #bytes = Buffer.alloc(0);
@@ -107,10 +123,10 @@ class AnswerReader {
     this.#path = path;
   }
 
-  /** Reads what is there; returns the grant once it came. */
-  read(): (Omit<LockedGrant, "connection" | "agentPid"> & { rest: Uint8Array }) | null {
+  /** Reads what is there; returns what was asked for once it came. */
+  read(): (Omit<Locked<M>, "connection" | "agentPid"> & { rest: Uint8Array }) | null {
     for (;;) {
-      const received = receiveWithDescriptors(this.#fd, CHUNK_BYTES);
+      const received = this.#receive();
       if (received === null) return null;
       for (const fd of received.fds) this.#keep(fd);
       if (received.bytes.byteLength === 0) throw this.gone();
@@ -128,16 +144,25 @@ class AnswerReader {
     }
   }
 
-  /** Takes lines up to the grant. */
-  #takeAnswers(): GuardResult | null {
+  /** An agent that is killed before it has read our question resets the connection. */
+  #receive(): Received | null {
+    try {
+      return receiveWithDescriptors(this.#fd, CHUNK_BYTES);
+    } catch (error) {
+      throw codeOf(error) === "ECONNRESET" ? this.gone() : error;
+    }
+  }
+
+  /** Takes lines up to the answer that was asked for. */
+  #takeAnswers(): Methods[M]["result"] | null {
     for (let line = this.#line(); line !== null; line = this.#line()) {
       if (line.id === "status") {
         this.#ttlMs = (line.result as { ttl_ms?: number } | undefined)?.ttl_ms ?? null;
       } else if (line.error !== undefined) {
         // Also without an id: the agent does not take this connection.
         throw agentError(line.error);
-      } else if (line.id === "guard") {
-        return line.result as GuardResult;
+      } else if (line.id === "locked") {
+        return line.result as Methods[M]["result"];
       }
     }
     return null;

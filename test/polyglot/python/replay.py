@@ -1,4 +1,4 @@
-"""Replays exchanges with an agent: replay.py SOCKET VARIABLES.json EXCHANGE.json…
+"""Replays exchanges with an agent: replay.py VARIABLES.json EXCHANGE.json…
 
 The format is described in ../README.md.
 """
@@ -7,12 +7,13 @@ import fcntl
 import json
 import os
 import re
+import signal
 import sys
 import time
 
 from agent_client import Lines
 
-TIMEOUT_S = 10
+TIMEOUT_S = 20
 ABILITIES = {"pass_lock"}
 
 
@@ -58,8 +59,8 @@ def matches(pattern, value):
 
 
 class Exchange:
-    def __init__(self, path, variables):
-        self.socket = path
+    def __init__(self, variables):
+        self.socket = variables["socket"]
         self.variables = variables
         self.connections = {}
         self.unread = {}
@@ -145,6 +146,9 @@ class Exchange:
     def do_remove(self, step):
         os.unlink(step["remove"])
 
+    def do_signal(self, step):
+        os.kill(step["pid"], getattr(signal, step["signal"]))
+
     def do_greater(self, step):
         if not step["greater"] > step["than"]:
             raise Mismatch(f"{step['greater']} is not greater than {step['than']}")
@@ -161,7 +165,8 @@ def is_free(path):
         os.close(fd)
 
 
-def main(path, variables_file, *files):
+def main(variables_file, *files):
+    failed = False
     with open(variables_file) as file:
         all_variables = json.load(file)
     for name in files:
@@ -171,13 +176,19 @@ def main(path, variables_file, *files):
         if not ABILITIES.issuperset(exchange.get("needs", [])):
             print("skipped", base)
             continue
-        replayed = Exchange(path, dict(all_variables[base]))
+        replayed = Exchange(dict(all_variables[base]))
         for number, step in enumerate(exchange["steps"], 1):
             try:
                 replayed.step(step)
-            except Mismatch as mismatch:
-                sys.exit(f"{base}, step {number}: {mismatch}")
-        print("ok", base)
+            except (Mismatch, OSError) as mismatch:
+                print(f"{base}, step {number}: {mismatch}", file=sys.stderr)
+                failed = True
+                break
+        else:
+            print("ok", base)
+        for lines in replayed.connections.values():
+            lines.close()
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

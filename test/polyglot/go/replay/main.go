@@ -1,4 +1,4 @@
-// Command replay replays exchanges with an agent: replay SOCKET VARIABLES.json EXCHANGE.json…
+// Command replay replays exchanges with an agent: replay VARIABLES.json EXCHANGE.json…
 // The format is described in ../../README.md.
 package main
 
@@ -17,7 +17,13 @@ import (
 	"polyglot/client"
 )
 
-const timeout = 10 * time.Second
+const timeout = 20 * time.Second
+
+var signals = map[string]syscall.Signal{
+	"SIGSTOP": syscall.SIGSTOP,
+	"SIGCONT": syscall.SIGCONT,
+	"SIGKILL": syscall.SIGKILL,
+}
 
 var variable = regexp.MustCompile(`\$(\w+)`)
 
@@ -121,6 +127,9 @@ func (x *exchange) do(s step) error {
 	}
 	if name, is := s["close_descriptor"]; is {
 		return x.descriptors[name.(string)].Close()
+	}
+	if name, is := s["signal"]; is {
+		return syscall.Kill(int(x.fill(s["pid"]).(float64)), signals[name.(string)])
 	}
 	if greater, is := s["greater"]; is {
 		a, b := x.fill(greater).(float64), x.fill(s["than"]).(float64)
@@ -244,41 +253,46 @@ func readJSON(path string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-func replay(socket, path string, variables map[string]any) error {
+func replay(path string, variables map[string]any) error {
 	var file struct{ Steps []step }
 	if err := readJSON(path, &file); err != nil {
 		return err
 	}
 	x := &exchange{
-		socket:      socket,
+		socket:      variables["socket"].(string),
 		variables:   variables,
 		connections: map[string]*client.Lines{},
 		unread:      map[string][]received{},
 		descriptors: map[string]*os.File{},
 	}
+	defer func() {
+		for _, lines := range x.connections {
+			lines.Close()
+		}
+	}()
 	for i, s := range file.Steps {
 		if err := x.do(s); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)
 		}
-	}
-	for _, lines := range x.connections {
-		lines.Close()
 	}
 	return nil
 }
 
 func main() {
 	var variables map[string]map[string]any
-	err := readJSON(os.Args[2], &variables)
-	for _, path := range os.Args[3:] {
+	if err := readJSON(os.Args[1], &variables); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	status := 0
+	for _, path := range os.Args[2:] {
 		name := strings.TrimSuffix(filepath.Base(path), ".json")
-		if err == nil {
-			err = replay(os.Args[1], path, variables[name])
-		}
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-			os.Exit(1)
+		if err := replay(path, variables[name]); err != nil {
+			fmt.Fprintf(os.Stderr, "%s, %v\n", name, err)
+			status = 1
+			continue
 		}
 		fmt.Println("ok", name)
 	}
+	os.Exit(status)
 }
