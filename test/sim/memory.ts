@@ -5,9 +5,6 @@
 import type { HostMemory } from "../../src/ports/host_memory.ts";
 import type { Mutations } from "./mutations.ts";
 
-/** How long an end may wait to be written: longer than the agent's turns of its event loop. */
-const WRITTEN_AFTER_MS = 5;
-
 /** What is on disk. */
 export class StateDir {
   readonly incarnations = new Set<string>();
@@ -41,18 +38,15 @@ export class SimMemory implements HostMemory {
   readonly #mutations: Mutations;
   /** Grants of earlier incarnations whose clients may still run. */
   #inherited: { store: string; pid: number }[];
-  /** Grants that are not written yet: they may not be given. */
+  /** Grants that are not written yet, and lost with the agent: they may not be given. */
   readonly #begun = new Map<string, { store: string; pid: number; lingerMs: number }>();
-  /** Ends that are not written yet, oldest first. */
-  readonly #ended: { key: string; lingerUntilMs: number; atMs: number }[] = [];
-  readonly #nowMs: () => number;
 
   constructor(
     dir: StateDir,
     { incarnation, nowMs, alive, mutations, strangers }: {
       incarnation: string;
       /** On the host's CLOCK_BOOTTIME. */
-      nowMs: () => number;
+      nowMs: number;
       /** Whether a process of this host still runs. */
       alive: (pid: number) => boolean;
       mutations: Mutations;
@@ -63,7 +57,6 @@ export class SimMemory implements HostMemory {
     this.#dir = dir;
     this.#incarnation = incarnation;
     this.#alive = alive;
-    this.#nowMs = nowMs;
     this.#mutations = mutations;
     this.previousIncarnations = mutations.provenDead ? new Set(dir.incarnations) : strangers;
     this.strangers = mutations.strangerMemory ? new Set(dir.strangers) : new Set();
@@ -73,7 +66,7 @@ export class SimMemory implements HostMemory {
     this.owed = new Set(dir.graces.keys());
     dir.incarnations.add(incarnation);
     for (const { store, lingerMs } of dir.grants.values()) {
-      if (lingerMs > 0) this.#leave(store, nowMs() + lingerMs);
+      if (lingerMs > 0) this.#leave(store, nowMs + lingerMs);
     }
   }
 
@@ -104,7 +97,6 @@ export class SimMemory implements HostMemory {
   }
 
   lingerUntilMs(store: string): number {
-    this.#write(Infinity);
     return this.#mutations.leftovers ? this.#dir.left.get(store) ?? 0 : 0;
   }
 
@@ -116,7 +108,6 @@ export class SimMemory implements HostMemory {
   }
 
   secureGrant(): null {
-    this.#write(Infinity);
     for (const [key, grant] of this.#begun) this.#dir.grants.set(key, grant);
     this.#begun.clear();
     return null;
@@ -124,24 +115,10 @@ export class SimMemory implements HostMemory {
 
   endGrant(id: number, lingerUntilMs: number): void {
     const key = `${this.#incarnation} ${id}`;
-    // Never granted, so nobody's.
-    if (this.#begun.delete(key)) return;
-    this.#ended.push({ key, lingerUntilMs, atMs: this.#nowMs() });
-  }
-
-  /** The agent is killed: what it had not written yet is lost. */
-  die(): void {
-    this.#write(this.#nowMs() - WRITTEN_AFTER_MS);
-  }
-
-  /** Writes the ends of grants until then. */
-  #write(untilMs: number): void {
-    while (this.#ended.length > 0 && this.#ended[0].atMs <= untilMs) {
-      const { key, lingerUntilMs } = this.#ended.shift()!;
-      const grant = this.#dir.grants.get(key);
-      if (grant !== undefined) this.#leave(grant.store, lingerUntilMs);
-      this.#dir.grants.delete(key);
-    }
+    this.#begun.delete(key);
+    const grant = this.#dir.grants.get(key);
+    if (grant !== undefined) this.#leave(grant.store, lingerUntilMs);
+    this.#dir.grants.delete(key);
   }
 
   #leave(store: string, untilMs: number): void {

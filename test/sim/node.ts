@@ -162,7 +162,7 @@ export class SimNode {
     });
     const memory = new SimMemory(this.state, {
       incarnation,
-      nowMs: () => clock.bootMs(),
+      nowMs: clock.bootMs(),
       alive: (pid) => this.alive.has(pid),
       mutations,
       strangers: world.incarnations,
@@ -240,7 +240,6 @@ export class SimNode {
     this.impairedMs = world.scheduler.nowMs;
     run.link.close();
     run.locks.die();
-    run.memory.die();
     world.checks.agentGone(this);
     for (const client of [...this.clients]) client.onAgentGone();
   }
