@@ -127,23 +127,29 @@ export class Callers {
   }
 
   /**
-   * Gives a grant to its client, unless the setup is contradicted, or its deadline has come
-   * meanwhile. False if it was not given: the core has to end it.
+   * Gives a grant to its client, unless the setup is contradicted, it cannot be journaled, or its
+   * deadline has come meanwhile. False if it was not given: the core has to end it.
    */
   grant(slot: Slot, effect: Granting, misconfigured: string | null): boolean {
     const entry = this.#requests.guards.get(effect.id);
     const lock = slot.locks?.get(effect.lockId);
     if (entry === undefined || lock === undefined || !("fd" in lock)) return false;
+    const store = slot.store.code;
+    const unsafe = misconfigured === null ? this.#ports.memory.secureGrant(effect.id) : null;
     const nowMs = this.#ports.clock.bootMs();
     const remainingMs = effect.deadlineMs - nowMs;
-    const store = slot.store.code;
-    if (misconfigured !== null || remainingMs <= 0) {
-      const refusal = misconfigured === null
-        ? refuse.unavailable(store, "the lease ran out unrenewed")
-        : refuse.misconfigured(store, misconfigured);
-      this.#refuse(effect.id, refusal);
+    const why = misconfigured !== null
+      ? refuse.misconfigured(store, misconfigured)
+      : unsafe !== null
+      ? refuse.lockUnusable(store, unsafe)
+      : remainingMs <= 0
+      ? refuse.unavailable(store, "the lease ran out unrenewed")
+      : null;
+    if (why !== null) {
+      this.#refuse(effect.id, why);
       return false;
     }
+    if (entry.params.passLock) lock.passed = true;
     const token = this.#ports.newToken();
     this.#requests.grant(entry, { token, lockFd: lock.fd });
     this.#health.guarded(store, "granted");

@@ -11,6 +11,12 @@ import type { Slot, SlotLock } from "./slot.ts";
 import type { AgentOptions, AgentPorts } from "./types.ts";
 import { Window } from "./window.ts";
 
+/**
+ * How many grants of one store may have its lock one after the other without it being free in between:
+ * others on this host who wait for it must get it some time, too.
+ */
+const MAX_HAND_OVERS = 64;
+
 type Send = (slot: Slot, event: StoreEvent) => void;
 
 /** What a store asks of the world, as opposed to its callers. */
@@ -43,6 +49,8 @@ export class World {
   /** How many requests that nobody waits for may be in flight. */
   readonly window = new Window();
   #inFlight = 0;
+  /** A lock given up by the event that is being handled, for whoever takes it by the same event. */
+  #spare: HeldLock | null = null;
 
   constructor(options: AgentOptions, ports: AgentPorts, send: Send) {
     this.#options = options;
@@ -91,6 +99,7 @@ export class World {
         return this.#send(slot, { type: "lock_checked", lockId: effect.lockId, current });
       }
       case "probe_lock":
+        this.closeSpare();
         return this.#send(slot, { type: "lock_probed", free: !this.#isBusy(code) });
       case "write_fence":
         return this.#writeFence(slot, effect);
@@ -125,6 +134,7 @@ export class World {
   /** Gives up every lock of a store; the agent ends. */
   close(slot: Slot): void {
     for (const lockId of [...slot.locks?.keys() ?? []]) this.#unlock(slot, lockId);
+    this.closeSpare();
   }
 
   #reply<T>(
@@ -184,6 +194,13 @@ export class World {
   }
 
   #lock(slot: Slot, lockId: number, untilMs: number): void {
+    const next = this.#takeSpare();
+    if (next !== null) {
+      locksOf(slot).set(lockId, next);
+      return this.#send(slot, { type: "locked", lockId, epoch: next.fence?.epoch ?? null });
+    }
+    // Not before it is free: a second description of ours would wait for the first.
+    this.closeSpare();
     let answered = false;
     const cancel = this.#ports.locks.lock(slot.store.code, untilMs, (result) => {
       answered = true;
@@ -202,8 +219,30 @@ export class World {
     const lock = slot.locks?.get(lockId);
     if (lock === undefined) return;
     forgetLock(slot, lockId);
-    if ("cancel" in lock) lock.cancel();
-    else lock.close();
+    if ("cancel" in lock) return lock.cancel();
+    // Whoever was given the descriptor may have it still: then the next in turn has to wait.
+    if (lock.passed || this.#spare !== null) lock.close();
+    else this.#spare = lock;
+  }
+
+  /** The lock that was given up a moment ago, for the next in turn. */
+  #takeSpare(): HeldLock | null {
+    const spare = this.#spare;
+    if (spare === null || spare.handOvers >= MAX_HAND_OVERS) return null;
+    let next: HeldLock | null = null;
+    try {
+      next = spare.handOver();
+    } catch {
+      // It cannot be read: locking it anew says why.
+    }
+    if (next !== null) this.#spare = null;
+    return next;
+  }
+
+  /** The event is handled: a lock that it gave up and nobody took is free for everybody. */
+  closeSpare(): void {
+    this.#spare?.close();
+    this.#spare = null;
   }
 
   #held(slot: Slot, lockId: number): HeldLock | undefined {
@@ -211,20 +250,20 @@ export class World {
     return lock === undefined || "cancel" in lock ? undefined : lock;
   }
 
-  /** Journals the grant that is coming, then writes the fence: both before the commit point. */
+  /** Writes the fence; the grant that may come of it has to be in the journal before it is given. */
   #writeFence(slot: Slot, effect: Extract<WorldEffect, { type: "write_fence" }>): void {
     const { guardId, epoch, pid, socket, lingerMs } = effect;
     const { code } = slot.store;
     const { clock, memory } = this.#ports;
-    const error = memory.beginGrant(guardId, { store: code, epoch, pid, socket, lingerMs }) ??
-      this.#fence(slot, effect.lockId, {
-        store: code,
-        node: this.#options.node,
-        incarnation: this.#options.incarnation,
-        epoch,
-        pid,
-        at: new Date(clock.wallMs()).toISOString(),
-      });
+    memory.beginGrant(guardId, { store: code, epoch, pid, socket, lingerMs });
+    const error = this.#fence(slot, effect.lockId, {
+      store: code,
+      node: this.#options.node,
+      incarnation: this.#options.incarnation,
+      epoch,
+      pid,
+      at: new Date(clock.wallMs()).toISOString(),
+    });
     this.#send(slot, { type: "fence_written", guardId, error });
   }
 

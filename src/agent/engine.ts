@@ -259,6 +259,7 @@ export class Engine {
     for (const effect of store.handle(event, nowMs, this.#context)) {
       this.#perform(slot, effect, nowMs);
     }
+    this.#world.closeSpare();
     this.#tally.note(slot, nowMs, this.#context);
     this.#hooks.handled(slot);
   }

@@ -117,6 +117,7 @@ export class Session {
     const { clock, timers } = this.#options;
     this.requests = new Requests({
       nc: this.link.nc,
+      transport: this.link.transport,
       isUp: () => this.link.isUp,
       clock,
       timers,
