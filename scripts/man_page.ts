@@ -37,15 +37,32 @@ function addition(command: Command): string[] {
   return after === "" ? [] : [".PP", ".nf", ...after.split("\n").map(text), ".fi"];
 }
 
+/** As the units and the package have them. */
+const FILES = [
+  ["/etc/zit-agent/agent.env", "settings of the service: each flag of `agent run` as ZIT_AGENT_…"],
+  ["/etc/credstore/zit-agent.creds", "NATS credentials that systemd passes to the service"],
+  ["/run/zit-agent/agent.sock", "the service's socket"],
+  ["/var/lib/zit-agent", "what the agent remembers of its last run"],
+  ["/var/lib/zit/STORE/lease.lock", "a store's lock file"],
+  [
+    "/usr/share/doc/zit-agent/operations.md",
+    "the manual for operators, where the package is installed",
+  ],
+] as const;
+
 function page(program: Command): string[] {
   const commands = program.commands.filter((command) => command.name() !== "help");
+  const visible = program.createHelp().visibleCommands(program)
+    .filter((command) => commands.includes(command));
   return [
     `.TH AGENT 1 "" "zit-agent ${VERSION}" "User Commands"`,
     ".SH NAME",
     "agent \\- one writer per store, fleet\\-wide",
     ".SH SYNOPSIS",
     ".nf",
-    ...commands.map((command) => text(`agent ${command.name()} ${command.usage().split("\n")[0]}`)),
+    ...visible.flatMap((command) =>
+      `agent ${command.name()} ${command.usage()}`.split("\n").map((line) => text(line.trim()))
+    ),
     text("agent --check"),
     ".fi",
     ".SH DESCRIPTION",
@@ -59,6 +76,8 @@ function page(program: Command): string[] {
       ...options(command),
       ...addition(command),
     ]),
+    ".SH FILES",
+    ...FILES.flatMap(([path, what]) => [".TP", `\\fI${text(path)}\\fR`, text(what)]),
     ".SH SEE ALSO",
     ".BR flock (1),",
     ".BR systemd.service (5),",

@@ -15,7 +15,7 @@ import { Callers } from "./callers.ts";
 import { type Drained, Drains } from "./drain.ts";
 import { type CallerEffect, Engine } from "./engine.ts";
 import { Health } from "./health.ts";
-import type { Slot } from "./slot.ts";
+import { hear, type Slot } from "./slot.ts";
 import type {
   AgentOptions,
   AgentPorts,
@@ -36,13 +36,12 @@ export class Agent {
   readonly options: AgentOptions;
   readonly health: Health;
   readonly watching: Watching;
+  readonly drains: Drains;
   readonly #ports: AgentPorts;
   readonly #engine: Engine;
   readonly #callers: Callers;
-  readonly #drains: Drains;
   readonly #watches: Watches;
   #draining = false;
-  #ttlKnown = false;
   /** Why nothing may be granted although the coordinator is there; null when nothing is wrong. */
   #misconfigured: string | null = null;
 
@@ -50,24 +49,27 @@ export class Agent {
     this.options = options;
     this.#ports = ports;
     this.health = new Health(ports.observer);
-    this.#callers = new Callers(ports);
+    this.#callers = new Callers(ports, this.health);
     this.#watches = new Watches((slot) => this.#info(slot), ports.timers, {
       lateMs: () => this.#engine.overdueMs,
     });
     this.#engine = new Engine(options, ports, {
       perform: (slot, effect) => this.#perform(slot, effect),
       handled: (slot) => {
-        this.#drains.notice(slot);
+        this.drains.notice(slot);
         this.#watches.notice(slot);
       },
     });
     this.watching = new Watching(this.#engine, this.#watches, ports.timers);
-    this.#drains = new Drains(ports, (slot, event) => this.#engine.dispatch(slot, event));
+    this.drains = new Drains(
+      ports,
+      options.drainMs,
+      (slot, event) => this.#engine.dispatch(slot, event),
+    );
   }
 
   /** The bucket was inspected: its TTL is the truth. Called again when the TTL is another. */
   setTtl(ttlMs: number): void {
-    this.#ttlKnown = true;
     this.#engine.setTtl(ttlMs);
   }
 
@@ -94,10 +96,11 @@ export class Agent {
     this.#engine.bucketRemade();
   }
 
-  /** A tenure record written by anybody was heard of. */
-  onTenure(store: string, record: TenureRecord): void {
+  /** A tenure record written by anybody was heard of, with its revision in the tenures bucket. */
+  onTenure(store: string, record: TenureRecord, revision: number): void {
     const slot = this.#engine.slots.get(store);
     if (slot === undefined || record.incarnation === this.options.incarnation) return;
+    hear(slot, record, revision);
     this.#engine.dispatch(slot, { type: "lease", event: { type: "tenure", record } });
   }
 
@@ -116,7 +119,8 @@ export class Agent {
     const slot = this.#engine.slot(params.store);
     const id = this.#callers.guard(slot, client, params, answer);
     const { waitMs, shared, waitLease, passLock, follow } = params;
-    const guard = { id, waitMs, shared, waitLease, passLock, follow, pid: client.pid };
+    const { pid, socket } = client;
+    const guard = { id, waitMs, shared, waitLease, passLock, follow, pid, socket };
     this.#engine.dispatch(slot, { type: "guard", guard });
   }
 
@@ -170,14 +174,12 @@ export class Agent {
   held(store: string, done: (held: boolean) => void): void {
     if (this.#mute) return done(false);
     const slot = this.#engine.slot(store);
-    if (slot.store.resolved) return done(this.#heldNow(slot));
-    this.#engine.dispatch(slot, { type: "ask", id: this.#callers.ask(done) });
-  }
-
-  #heldNow(slot: Slot): boolean {
+    if (!slot.store.resolved) {
+      return this.#engine.dispatch(slot, { type: "ask", id: this.#callers.ask(done) });
+    }
     const nowMs = this.#ports.clock.bootMs();
     slot.store.touch(nowMs);
-    return slot.store.held(nowMs, this.#engine.context);
+    done(slot.store.held(nowMs, this.#engine.context));
   }
 
   /** Who holds the store, as the coordinator tells; ourselves from memory. */
@@ -187,7 +189,10 @@ export class Agent {
     if (info?.state === "self") return answer.ok(info);
     const { connected, downReason = "not connected" } = this.#engine.context;
     if (!connected) return answer.fail(refuse.cannotTell(store, downReason));
-    lookUp(store, this.options, this.#ports.coordinator, answer);
+    const { coordinator, memory } = this.#ports;
+    // A store that is known here finds a stranger out by itself.
+    const onStranger = () => this.#engine.slots.has(store) || memory.rememberStranger(store);
+    lookUp(store, { self: this.options, coordinator, onStranger }, answer);
   }
 
   /** What this agent holds or follows, by store code, those after `after` that start with `prefix`. */
@@ -204,25 +209,26 @@ export class Agent {
   }
 
   /**
-   * Stops granting, lets grants finish for at most `drainMs`, releases, and calls `done`. Leases
-   * whose grants did not finish are not released: they age out, and so does whoever writes under
-   * them.
+   * Stops granting, lets grants finish for at most `drainMs`, releases, and calls `done`. A lease
+   * whose grant did not finish is not released: it ages out, and whoever writes under it ends.
    */
   drain(done: Drained): void {
     if (this.#draining) return;
     this.#draining = true;
-    const slots = [...this.#engine.slots.values()];
     this.#engine.refuseNew("shutdown");
-    const block = { reason: "shutdown", forMs: Infinity };
-    this.#drains.begin(slots, block, { withinMs: this.options.drainMs, done });
+    const slots = [...this.#engine.slots.values()];
+    this.drains.begin(slots, { reason: "shutdown", forMs: Infinity }, done);
   }
 
-  /** The same for one store, or all (null), which are not acquired again for `forMs`. */
+  /**
+   * The same for one store, or all (null), which are not acquired again for `forMs`. Here we stay: a
+   * lease whose grant did not finish is renewed on, so that nobody else writes beside it, and released
+   * when the grant ends within `forMs`.
+   */
   stepdown(store: string | null, forMs: number | null, done: Drained): void {
     const slots = store === null ? [...this.#engine.slots.values()] : [this.#engine.slot(store)];
-    const holdOffMs = forMs ?? this.#engine.context.timing.ttlMs;
-    const block = { reason: "stepdown", forMs: holdOffMs };
-    this.#drains.begin(slots, block, { withinMs: this.options.drainMs, done });
+    forMs ??= this.#engine.context.timing.ttlMs;
+    this.drains.begin(slots, { reason: "stepdown", forMs }, done);
   }
 
   /** Lets go of everything at once: timers and locks. Leases age out. */
@@ -231,12 +237,12 @@ export class Agent {
   }
 
   get state(): "starting" | "serving" | "draining" {
-    return this.#draining ? "draining" : this.#ttlKnown ? "serving" : "starting";
+    return this.#draining ? "draining" : this.#engine.ttlKnown ? "serving" : "starting";
   }
 
   /** TTL and grace; null until the bucket was seen. */
   get timing(): { ttlMs: number; graceMs: number } | null {
-    return this.#ttlKnown ? this.#engine.context.timing : null;
+    return this.#engine.ttlKnown ? this.#engine.context.timing : null;
   }
 
   /** How late the most overdue store is, in milliseconds: 0 while timers are in time. */
@@ -256,8 +262,8 @@ export class Agent {
 
   /** A store that is known here, with what it looks at; for the simulator's checkers. */
   inspect(code: string): { readonly store: Store; readonly context: LeaseContext } | null {
-    const slot = this.#engine.slots.get(code);
-    return slot === undefined ? null : { store: slot.store, context: this.#engine.context };
+    const store = this.#engine.slots.get(code)?.store;
+    return store === undefined ? null : { store, context: this.#engine.context };
   }
 
   #info(slot: Slot): LeaseInfo {
@@ -274,8 +280,9 @@ export class Agent {
     switch (effect.type) {
       case "note":
         this.health.note(slot.store.code, effect.note);
-        if (effect.note.type === "released") this.#drains.gone(slot);
-        return this.#ports.observer.note(slot.store.code, effect.note);
+        this.#ports.observer.note(slot.store.code, effect.note);
+        if (effect.note.type === "released") this.drains.released(slot);
+        return;
       case "granted":
         return this.#onGranted(slot, effect);
       case "answer":
@@ -287,9 +294,7 @@ export class Agent {
 
   /** The last word on a grant: the setup may have been contradicted while the guard was on its way. */
   #onGranted(slot: Slot, effect: Extract<CallerEffect, { type: "granted" }>): void {
-    const why = this.#misconfigured;
-    const refusal = why === null ? null : refuse.misconfigured(slot.store.code, why);
-    if (this.#callers.grant(slot, effect, refusal)) return;
+    if (this.#callers.grant(slot, effect, this.#misconfigured)) return;
     this.#engine.dispatch(slot, { type: "end", id: effect.id, gone: false });
   }
 }

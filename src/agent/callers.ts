@@ -6,6 +6,7 @@
 import type { Refusal } from "../lease/errors.ts";
 import * as refuse from "../lease/refusals.ts";
 import type { CallerEffect } from "./engine.ts";
+import type { Health } from "./health.ts";
 import { type GuardEntry, Requests } from "./requests.ts";
 import type { Slot } from "./slot.ts";
 import type {
@@ -24,10 +25,12 @@ type Granting = Extract<CallerEffect, { type: "granted" }>;
 /** Everybody who asked for something. */
 export class Callers {
   readonly #ports: AgentPorts;
+  readonly #health: Health;
   readonly #requests = new Requests();
 
-  constructor(ports: AgentPorts) {
+  constructor(ports: AgentPorts, health: Health) {
     this.#ports = ports;
+    this.#health = health;
   }
 
   /** Guards waiting and grants out. */
@@ -119,27 +122,37 @@ export class Callers {
       case "grant_lost":
         return this.#tellLost(effect.id, effect.refusal);
       case "grant_ended":
-        return void this.forget(effect.id, effect.lingerUntilMs);
+        return this.#ended(slot, effect.id, effect.lingerUntilMs);
     }
   }
 
   /**
-   * Gives a grant to its client, unless `refusal` says why not, or its deadline has come meanwhile.
-   * False if it was not given: the core has to end it.
+   * Gives a grant to its client, unless the setup is contradicted, it cannot be journaled, or its
+   * deadline has come meanwhile. False if it was not given: the core has to end it.
    */
-  grant(slot: Slot, effect: Granting, refusal: Refusal | null): boolean {
+  grant(slot: Slot, effect: Granting, misconfigured: string | null): boolean {
     const entry = this.#requests.guards.get(effect.id);
-    const lock = slot.locks.get(effect.lockId);
+    const lock = slot.locks?.get(effect.lockId);
     if (entry === undefined || lock === undefined || !("fd" in lock)) return false;
+    const store = slot.store.code;
+    const unsafe = misconfigured === null ? this.#ports.memory.secureGrant(effect.id) : null;
     const nowMs = this.#ports.clock.bootMs();
     const remainingMs = effect.deadlineMs - nowMs;
-    const store = slot.store.code;
-    if (refusal !== null || remainingMs <= 0) {
-      this.#refuse(effect.id, refusal ?? refuse.unavailable(store, "the lease ran out unrenewed"));
+    const why = misconfigured !== null
+      ? refuse.misconfigured(store, misconfigured)
+      : unsafe !== null
+      ? refuse.lockUnusable(store, unsafe)
+      : remainingMs <= 0
+      ? refuse.unavailable(store, "the lease ran out unrenewed")
+      : null;
+    if (why !== null) {
+      this.#refuse(effect.id, why);
       return false;
     }
+    if (entry.params.passLock) lock.passed = true;
     const token = this.#ports.newToken();
     this.#requests.grant(entry, { token, lockFd: lock.fd });
+    this.#health.guarded(store, "granted");
     this.#ports.observer.guarded(store, "granted", nowMs - entry.startedMs);
     const { epoch, revision, deadlineMs } = effect;
     const { path: lockPath, fd } = lock;
@@ -153,10 +166,16 @@ export class Callers {
     return this.#requests.remove(id);
   }
 
+  #ended(slot: Slot, id: number, untilMs: number): void {
+    const token = this.forget(id, untilMs)?.token;
+    if (token && untilMs > 0) this.#ports.onLeft?.({ store: slot.store.code, token, untilMs });
+  }
+
   #refuse(id: number, refusal: Refusal): void {
     const entry = this.forget(id);
     if (entry === undefined) return;
     const tookMs = this.#ports.clock.bootMs() - entry.startedMs;
+    this.#health.guarded(entry.params.store, refusal.kind);
     this.#ports.observer.guarded(entry.params.store, refusal.kind, tookMs);
     entry.answer.fail(refusal);
   }

@@ -5,10 +5,17 @@
  */
 import type { LeaseEvent } from "../lease/state.ts";
 import type { LockRefusal, StoreEffect, StoreEvent } from "../lease/store_events.ts";
-import type { Outcome } from "../ports/coordinator.ts";
+import type { Outcome, TenureRead } from "../ports/coordinator.ts";
 import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
-import type { Slot } from "./slot.ts";
+import type { Slot, SlotLock } from "./slot.ts";
 import type { AgentOptions, AgentPorts } from "./types.ts";
+import { Window } from "./window.ts";
+
+/**
+ * How many grants of one store may have its lock one after the other without it being free in between:
+ * others on this host who wait for it must get it some time, too.
+ */
+const MAX_HAND_OVERS = 64;
 
 type Send = (slot: Slot, event: StoreEvent) => void;
 
@@ -39,7 +46,11 @@ export class World {
   readonly #options: AgentOptions;
   readonly #ports: AgentPorts;
   readonly #send: Send;
+  /** How many requests that nobody waits for may be in flight. */
+  readonly window = new Window();
   #inFlight = 0;
+  /** A lock given up by the event that is being handled, for whoever takes it by the same event. */
+  #spare: HeldLock | null = null;
 
   constructor(options: AgentOptions, ports: AgentPorts, send: Send) {
     this.#options = options;
@@ -68,7 +79,7 @@ export class World {
       case "read_entry":
         return coordinator.readEntry(code, this.#reply(slot, "entry_read", effect));
       case "read_tenure":
-        return coordinator.readTenure(code, this.#reply(slot, "tenure_read", effect));
+        return this.#readTenure(slot, effect);
       case "put_tenure":
         return this.#putTenure(slot, effect);
       case "remember_stranger":
@@ -88,6 +99,7 @@ export class World {
         return this.#send(slot, { type: "lock_checked", lockId: effect.lockId, current });
       }
       case "probe_lock":
+        this.closeSpare();
         return this.#send(slot, { type: "lock_probed", free: !this.#isBusy(code) });
       case "write_fence":
         return this.#writeFence(slot, effect);
@@ -121,7 +133,8 @@ export class World {
 
   /** Gives up every lock of a store; the agent ends. */
   close(slot: Slot): void {
-    for (const lockId of [...slot.locks.keys()]) this.#unlock(slot, lockId);
+    for (const lockId of [...slot.locks?.keys() ?? []]) this.#unlock(slot, lockId);
+    this.closeSpare();
   }
 
   #reply<T>(
@@ -130,10 +143,33 @@ export class World {
     { seq }: { seq: number },
   ): (outcome: Outcome<T>) => void {
     this.#inFlight++;
+    const timed = this.window.wantsSample;
+    if (timed) this.window.sent(this.#ports.clock.bootMs());
     return (outcome) => {
       this.#inFlight--;
+      if (timed) this.window.answered(this.#ports.clock.bootMs());
       this.#send(slot, { type: "lease", event: { type, seq, outcome } as unknown as LeaseEvent });
     };
+  }
+
+  /**
+   * Reads the newest tenure record, or takes what was heard of it: at a start with very many stores
+   * that halves what there is to read. A record heard of may be old, as may one that was read: ours is
+   * written on its revision by compare-and-set, and after a conflict it is read.
+   */
+  #readTenure(slot: Slot, effect: Extract<WorldEffect, { type: "read_tenure" }>): void {
+    const { heard, store } = slot;
+    slot.heard = null;
+    // Whom to name as the holder is not written by compare-and-set: that is read.
+    if (heard === null || store.lease.phase !== "ours") {
+      const reply = this.#reply<TenureRead>(slot, "tenure_read", effect);
+      return this.#ports.coordinator.readTenure(store.code, reply);
+    }
+    const outcome = { kind: "ok", value: heard } as const;
+    this.#send(slot, {
+      type: "lease",
+      event: { type: "tenure_read", seq: effect.seq, outcome },
+    });
   }
 
   #putTenure(slot: Slot, effect: Extract<WorldEffect, { type: "put_tenure" }>): void {
@@ -142,13 +178,13 @@ export class World {
     const wallMs = clock.wallMs();
     const acquiredMs = wallMs - (clock.bootMs() - effect.acquiredAtMs);
     // Once for a tenure: the two clocks drift apart, and the record must not change when it is closed.
-    if (effect.released === null) slot.since = new Date(acquiredMs).toISOString();
+    if (effect.released === null) slot.sinceMs = acquiredMs;
     const record = {
       node,
       incarnation,
       address,
       epoch: effect.epoch,
-      acquired_at: slot.since ?? new Date(acquiredMs).toISOString(),
+      acquired_at: new Date(slot.sinceMs ?? acquiredMs).toISOString(),
       ...(effect.released === null
         ? {}
         : { released_at: new Date(wallMs).toISOString(), reason: effect.released }),
@@ -158,53 +194,91 @@ export class World {
   }
 
   #lock(slot: Slot, lockId: number, untilMs: number): void {
+    const next = this.#takeSpare();
+    if (next !== null) {
+      locksOf(slot).set(lockId, next);
+      return this.#send(slot, { type: "locked", lockId, epoch: next.fence?.epoch ?? null });
+    }
+    // Not before it is free: a second description of ours would wait for the first.
+    this.closeSpare();
     let answered = false;
     const cancel = this.#ports.locks.lock(slot.store.code, untilMs, (result) => {
       answered = true;
       if (result.kind === "locked") {
-        slot.locks.set(lockId, result);
+        locksOf(slot).set(lockId, result);
         return this.#send(slot, { type: "locked", lockId, epoch: result.fence?.epoch ?? null });
       }
-      slot.locks.delete(lockId);
+      forgetLock(slot, lockId);
       const failure = describe(result, this.#ports.locks.path(slot.store.code));
       this.#send(slot, { type: "lock_failed", lockId, failure });
     });
-    if (!answered) slot.locks.set(lockId, { cancel });
+    if (!answered) locksOf(slot).set(lockId, { cancel });
   }
 
   #unlock(slot: Slot, lockId: number): void {
-    const lock = slot.locks.get(lockId);
-    slot.locks.delete(lockId);
+    const lock = slot.locks?.get(lockId);
     if (lock === undefined) return;
-    if ("cancel" in lock) lock.cancel();
-    else lock.close();
+    forgetLock(slot, lockId);
+    if ("cancel" in lock) return lock.cancel();
+    // Whoever was given the descriptor may have it still: then the next in turn has to wait.
+    if (lock.passed || this.#spare !== null) lock.close();
+    else this.#spare = lock;
+  }
+
+  /** The lock that was given up a moment ago, for the next in turn. */
+  #takeSpare(): HeldLock | null {
+    const spare = this.#spare;
+    if (spare === null || spare.handOvers >= MAX_HAND_OVERS) return null;
+    let next: HeldLock | null = null;
+    try {
+      next = spare.handOver();
+    } catch {
+      // It cannot be read: locking it anew says why.
+    }
+    if (next !== null) this.#spare = null;
+    return next;
+  }
+
+  /** The event is handled: a lock that it gave up and nobody took is free for everybody. */
+  closeSpare(): void {
+    this.#spare?.close();
+    this.#spare = null;
   }
 
   #held(slot: Slot, lockId: number): HeldLock | undefined {
-    const lock = slot.locks.get(lockId);
+    const lock = slot.locks?.get(lockId);
     return lock === undefined || "cancel" in lock ? undefined : lock;
   }
 
-  /** Journals the grant that is coming, then writes the fence: both before the commit point. */
+  /** Writes the fence; the grant that may come of it has to be in the journal before it is given. */
   #writeFence(slot: Slot, effect: Extract<WorldEffect, { type: "write_fence" }>): void {
-    const { guardId, epoch, pid, lingerMs } = effect;
+    const { guardId, epoch, pid, socket, lingerMs } = effect;
     const { code } = slot.store;
     const { clock, memory } = this.#ports;
-    const error = memory.beginGrant(guardId, { store: code, epoch, pid, lingerMs }) ??
-      this.#fence(slot, effect.lockId, {
-        store: code,
-        node: this.#options.node,
-        incarnation: this.#options.incarnation,
-        epoch,
-        pid,
-        at: new Date(clock.wallMs()).toISOString(),
-      });
+    memory.beginGrant(guardId, { store: code, epoch, pid, socket, lingerMs });
+    const error = this.#fence(slot, effect.lockId, {
+      store: code,
+      node: this.#options.node,
+      incarnation: this.#options.incarnation,
+      epoch,
+      pid,
+      at: new Date(clock.wallMs()).toISOString(),
+    });
     this.#send(slot, { type: "fence_written", guardId, error });
   }
 
   #fence(slot: Slot, lockId: number, fence: Fence): string | null {
     return this.#held(slot, lockId)?.writeFence(fence) ?? null;
   }
+}
+
+function locksOf(slot: Slot): Map<number, SlotLock> {
+  return slot.locks ??= new Map();
+}
+
+function forgetLock(slot: Slot, lockId: number): void {
+  slot.locks?.delete(lockId);
+  if (slot.locks?.size === 0) slot.locks = null;
 }
 
 function describe(failure: LockFailure, path: string): LockRefusal {

@@ -1,6 +1,6 @@
 /**
  * The stores of an agent, and the loop that handles what happens to them: an event in, effects out,
- * the events those bring, one after the other; and the timer that ticks stores when they are due.
+ * the events those bring, one after the other.
  * @module
  */
 import { ALL_RULES } from "../lease/rules.ts";
@@ -8,18 +8,19 @@ import type { Inheritance, LeaseContext } from "../lease/state.ts";
 import { Store } from "../lease/store.ts";
 import type { StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
+import { Alarm } from "./alarm.ts";
 import { World, type WorldEffect } from "./effects.ts";
 import { Pacer } from "./pacer.ts";
-import type { Slot } from "./slot.ts";
+import { newSlot, type Slot } from "./slot.ts";
+import { Tally } from "./tally.ts";
 import type { AgentOptions, AgentPorts, Counts } from "./types.ts";
-import { countsOf, renewalOverdueMs } from "./views.ts";
-import { Wakes } from "./wakes.ts";
-
-/** How long due stores are ticked before the event loop gets its turn; in milliseconds. */
-const TICK_SLICE_MS = 5;
 
 /** No store is ticked more often: a slip in the core must not become a busy loop. */
 const MIN_WAKE_MS = 1;
+
+const TICK: StoreEvent = { type: "tick" };
+const CONNECTED: StoreEvent = { type: "connected" };
+const DISCONNECTED: StoreEvent = { type: "disconnected" };
 
 /** Effects that concern callers and watchers, not the world. */
 export type CallerEffect = Exclude<
@@ -37,32 +38,42 @@ export interface EngineHooks {
 /** Drives the stores. */
 export class Engine {
   readonly slots = new Map<string, Slot>();
+  ttlKnown = false;
   readonly #options: AgentOptions;
   readonly #ports: AgentPorts;
   readonly #hooks: EngineHooks;
   readonly #world: World;
-  readonly #wakes = new Wakes<Slot>();
+  readonly #alarm: Alarm;
   readonly #pending: { slot: Slot; event: StoreEvent }[] = [];
   readonly #pacer: Pacer;
+  readonly #tally = new Tally();
   #pinned: ReadonlySet<string> = new Set();
   #handling = false;
   /** Why stores that become known now are not acquired; null while they are. */
   #refusing: string | null = null;
   #context: LeaseContext;
+  /** When the newest event was handled. */
+  #handledMs = 0;
   /** The store whose event is being handled. */
   #current = "";
-  #cancelTimer: (() => void) | null = null;
-  #timerMs = Infinity;
 
   constructor(options: AgentOptions, ports: AgentPorts, hooks: EngineHooks) {
     this.#options = options;
     this.#ports = ports;
     this.#hooks = hooks;
     this.#world = new World(options, ports, (slot, event) => this.dispatch(slot, event));
+    this.#alarm = new Alarm(ports, {
+      tick: (slot) => {
+        this.#run(slot, TICK);
+        return this.#handledMs;
+      },
+      ticked: () => this.#drain(),
+    });
     this.#pacer = new Pacer(ports.timers, {
       inFlight: () => this.#world.inFlight,
+      window: () => this.#world.window.size,
       lateMs: () => this.overdueMs,
-      run: (slot, event) => this.#run(slot, event),
+      run: (slot, what) => this.#run(slot, what === "tick" ? TICK : CONNECTED),
     });
     this.#context = this.#contextOf(options.ttlMs ?? DEFAULT_TTL_MS, false);
   }
@@ -74,7 +85,7 @@ export class Engine {
 
   /** How late the most overdue store is, in milliseconds: 0 while timers are in time. */
   get overdueMs(): number {
-    return Math.max(0, this.#ports.clock.bootMs() - this.#wakes.nextMs);
+    return this.#alarm.overdueMs;
   }
 
   /** Whether every store was ticked that is due, but for what timers are always late by. */
@@ -84,19 +95,30 @@ export class Engine {
 
   /** How many stores are what; `mute`: none counts as held. */
   counts(mute: boolean): Pick<Counts, "held" | "waiting" | "foreign"> {
-    const counts = countsOf(this.#stores(), this.#ports.clock.bootMs(), this.#context);
+    // Whoever is late to be ticked may not be any more what it was counted as.
+    const counts = this.overdueMs === 0
+      ? this.#tally.counts
+      : Tally.count(this.slots.values(), this.#ports.clock.bootMs(), this.#context);
     return mute ? { ...counts, held: 0, waiting: counts.waiting + counts.held } : counts;
   }
 
   /** How long ago the renewal was due that has waited longest for its acknowledgement; in ms. */
   get renewalOverdueMs(): number {
-    return renewalOverdueMs(this.#stores(), this.#ports.clock.bootMs(), this.#context);
+    const nowMs = this.#ports.clock.bootMs();
+    // While disconnected, no store is ticked to be renewed, so none is noted to be late.
+    const noted = this.#context.connected && this.overdueMs === 0;
+    return noted
+      ? this.#tally.overdueMs(nowMs, this.#context)
+      : Tally.overdueMs(this.slots.values(), nowMs, this.#context);
   }
 
   /** The TTL is known, or another. */
   setTtl(ttlMs: number): void {
+    this.ttlKnown = true;
     const { connected, downReason, remadeUntilMs } = this.#context;
     this.#context = { ...this.#contextOf(ttlMs, connected), downReason, remadeUntilMs };
+    const nowMs = this.#ports.clock.bootMs();
+    for (const slot of this.slots.values()) this.#tally.note(slot, nowMs, this.#context);
   }
 
   #contextOf(ttlMs: number, connected: boolean): LeaseContext {
@@ -124,16 +146,19 @@ export class Engine {
   bucketRemade(): void {
     const remadeUntilMs = this.#ports.clock.bootMs() + 2 * this.#context.timing.ttlMs;
     this.#context = { ...this.#context, remadeUntilMs };
+    for (const slot of this.slots.values()) slot.heard = null;
   }
 
   /** The connection came up or went down: every store hears of it. */
   setConnected(connected: boolean): void {
     if (this.#context.connected === connected) return;
     this.#context = { ...this.#context, connected };
-    const event: StoreEvent = { type: connected ? "connected" : "disconnected" };
+    if (connected) this.#world.window.reset();
     for (const slot of [...this.slots.values()]) {
-      if (connected && slot.store.waiting === 0) this.#pacer.add({ slot, event });
-      else this.dispatch(slot, event);
+      // Another connection may lead to a coordinator that has lost what was heard.
+      slot.heard = null;
+      if (connected && slot.store.waiting === 0) this.#pacer.add(slot, "connected");
+      else this.dispatch(slot, connected ? CONNECTED : DISCONNECTED);
     }
     if (connected) this.#wakePinned();
     this.#drain();
@@ -153,13 +178,9 @@ export class Engine {
     for (const code of this.#pinned) {
       const slot = this.slot(code);
       slot.store.pinned = true;
-      this.#pacer.add({ slot, event: { type: "tick" } });
+      this.#pacer.add(slot, "tick");
     }
     this.#drain();
-  }
-
-  *#stores(): Generator<Store> {
-    for (const { store } of this.slots.values()) yield store;
   }
 
   /** The store, made known if it is not. */
@@ -167,17 +188,15 @@ export class Engine {
     const known = this.slots.get(code);
     if (known !== undefined) return known;
     const { memory, clock } = this.#ports;
-    const slot: Slot = {
-      store: new Store(code, {
+    const slot = newSlot(
+      new Store(code, {
         nowMs: clock.bootMs(),
         pinned: this.#pinned.has(code),
         stranger: memory.strangers.has(code),
         graceUntilMs: memory.graces.get(code) ?? 0,
         lingerUntilMs: memory.lingerUntilMs(code),
       }),
-      locks: new Map(),
-      since: null,
-    };
+    );
     this.slots.set(code, slot);
     const reason = this.#refusing;
     if (reason !== null) this.dispatch(slot, { type: "drain", reason, forMs: Infinity });
@@ -204,7 +223,7 @@ export class Engine {
       this.#handling = false;
     }
     if (event.type === "tick") this.#forget(slot);
-    this.#schedule();
+    this.#alarm.arm();
   }
 
   /** Lets go of a store that nothing needs any more; nothing that concerns it is pending. */
@@ -212,7 +231,9 @@ export class Engine {
     const { store } = slot;
     // A store forgotten before may still be ticked; the one known by its code now is another.
     if (this.slots.get(store.code) !== slot) return;
-    if (store.forgettable(this.#ports.clock.bootMs(), this.#context)) this.slots.delete(store.code);
+    if (!store.forgettable(this.#handledMs, this.#context)) return;
+    this.slots.delete(store.code);
+    this.#tally.forget(slot);
   }
 
   #drain(): void {
@@ -226,7 +247,7 @@ export class Engine {
 
   /** Lets go of timer and locks at once. */
   close(): void {
-    this.#cancelTimer?.();
+    this.#alarm.close();
     for (const slot of this.slots.values()) this.#world.close(slot);
   }
 
@@ -234,19 +255,21 @@ export class Engine {
     const { store } = slot;
     this.#current = store.code;
     // Read before any effect goes out: what is sent below is sent no earlier than this.
-    const nowMs = this.#ports.clock.bootMs();
+    const nowMs = this.#handledMs = this.#ports.clock.bootMs();
     for (const effect of store.handle(event, nowMs, this.#context)) {
       this.#perform(slot, effect, nowMs);
     }
+    this.#world.closeSpare();
+    this.#tally.note(slot, nowMs, this.#context);
     this.#hooks.handled(slot);
   }
 
   #perform(slot: Slot, effect: StoreEffect, nowMs: number): void {
     switch (effect.type) {
       case "wake":
-        return this.#wakes.add(Math.max(effect.atMs, nowMs + MIN_WAKE_MS), slot);
+        return this.#alarm.set(slot, Math.max(effect.atMs, nowMs + MIN_WAKE_MS), nowMs);
       case "defer":
-        return void this.#pacer.add({ slot, event: { type: "tick" } });
+        return this.#pacer.add(slot, "tick");
       case "note":
       case "granted":
       case "refused":
@@ -269,29 +292,5 @@ export class Engine {
     if (!memory.previousIncarnations.has(incarnation)) return null;
     const clientsGone = memory.clientsGone(this.#current) && this.#world.isUnlocked(this.#current);
     return { clientsGone };
-  }
-
-  /** Sets the timer for the earliest wake, if it is not set for that or earlier. */
-  #schedule(): void {
-    const atMs = this.#wakes.nextMs;
-    if (atMs >= this.#timerMs) return;
-    this.#cancelTimer?.();
-    this.#timerMs = atMs;
-    const delayMs = Math.max(0, atMs - this.#ports.clock.bootMs());
-    this.#cancelTimer = this.#ports.timers.after(delayMs, () => this.#onTimer());
-  }
-
-  #onTimer(): void {
-    this.#timerMs = Infinity;
-    this.#cancelTimer = null;
-    const { clock } = this.#ports;
-    const startMs = clock.bootMs();
-    for (let nowMs = startMs; nowMs < startMs + TICK_SLICE_MS; nowMs = clock.bootMs()) {
-      const slot = this.#wakes.takeDue(nowMs);
-      if (slot === undefined) break;
-      this.#run(slot, { type: "tick" });
-    }
-    this.#schedule();
-    this.#drain();
   }
 }

@@ -2,6 +2,7 @@
  * What is wrong, by name: for `status`, `--check` and the log.
  * @module
  */
+import type { Kind } from "../lease/errors.ts";
 import type { LeaseNote } from "../lease/state.ts";
 import type { Check, Observer } from "./types.ts";
 
@@ -19,6 +20,9 @@ const ADVICE = {
     `the coordinator has gone back in time for ${stores}: it gave an epoch below a recorded one; ` +
     "restore its data, or delete the tenure records of these stores once no write of the newer " +
     "epoch is missing",
+  fence: (stores: string) =>
+    `the disk has seen a newer epoch than the coordinator gives for ${stores}: this node is stale, or ` +
+    "the coordinator has lost its past; compare the lock files of the hosts before anything is put right",
   stuck: (stores: string) =>
     `the coordinator refuses ${stores} although nobody has renewed there for longer than TTL and ` +
     "grace; compare the replicas of the bucket, and have the one that kept an expired entry made anew",
@@ -37,6 +41,7 @@ export class Health {
   readonly #stores = {
     duplicate_node: new Set<string>(),
     epoch: new Set<string>(),
+    fence: new Set<string>(),
     stuck: new Set<string>(),
   };
 
@@ -67,23 +72,36 @@ export class Health {
         else if (!note.duplicate) this.#name("duplicate_node", store, false);
         if (note.renews) this.#name("stuck", store, false);
         return;
+      case "lost":
+        return this.#name("fence", store, false);
       case "stale":
+        this.#name("fence", store, false);
         return this.#name("epoch", store, true);
       case "stuck":
         return this.#name("stuck", store, true);
       case "unreachable":
         return this.#onUnanswered(store, note.reason);
-      case "proven":
       case "released":
+        this.#name("fence", store, false);
+        return this.#onAnswered(store);
+      case "proven":
         return this.#onAnswered(store);
       case "acquired":
         // A new entry was taken: what kept others from getting one is over.
         this.#unanswered.clear();
         this.report("writes", null);
-        for (const name of ["duplicate_node", "epoch", "stuck"] as const) {
+        for (const name of ["duplicate_node", "epoch", "fence", "stuck"] as const) {
           this.#name(name, store, false);
         }
     }
+  }
+
+  /** What became of a guard: whether the disk knew better. */
+  guarded(store: string, outcome: "granted" | Kind): void {
+    if (outcome === "granted") this.#name("fence", store, false);
+    // A recorded epoch that is newer is told as such.
+    const known = this.#stores.epoch.has(store);
+    if (outcome === "stale_epoch" && !known) this.#name("fence", store, true);
   }
 
   /**

@@ -3,15 +3,8 @@
  * by the answers: each makes room for the next.
  * @module
  */
-import type { StoreEvent } from "../lease/store_events.ts";
 import type { Timers } from "../ports/clock.ts";
 import type { Slot } from "./slot.ts";
-
-/**
- * Requests in flight at which stores that nobody waits for have to wait: enough to keep the
- * connection busy over any round trip, few enough to be answered well before they time out.
- */
-const WINDOW = 2_048;
 
 /** How late due stores may be before those that only want to be acquired stand back. */
 const LATE_MS = 50;
@@ -22,20 +15,29 @@ const SLICE = 64;
 /** Soon, and after whatever else the event loop has to do. */
 const DRAIN_AGAIN_MS = 1;
 
+/** When so many at the front are done with, they are dropped: moving the rest is paid for by then. */
+const DROP_AT = 1_024;
+
 /** What a pacer looks at, and what it does. */
 export interface PacerHooks {
-  /** Requests to the coordinator that are not answered. */
+  /** Requests to the coordinator that are not answered, and how many may be. */
   inFlight(): number;
+  window(): number;
   /** How late the most overdue store is. */
   lateMs(): number;
-  run(slot: Slot, event: StoreEvent): void;
+  /** A store's turn: it is `connected` or only ticked. */
+  run(slot: Slot, what: PacedEvent): void;
 }
 
-/** Events that wait for room on the connection, first come, first served. */
+/** What a store may wait for room to be told. */
+export type PacedEvent = "tick" | "connected";
+
+/** Stores that wait for room on the connection, first come, first served. */
 export class Pacer {
   readonly #timers: Timers;
   readonly #hooks: PacerHooks;
-  readonly #waiting: { slot: Slot; event: StoreEvent }[] = [];
+  #slots: Slot[] = [];
+  #events: PacedEvent[] = [];
   /** How many of them were handled: taking from the front of an array would move the rest. */
   #taken = 0;
   #timerSet = false;
@@ -48,22 +50,32 @@ export class Pacer {
   /** Whether something that nobody waits for may be sent now. */
   get hasRoom(): boolean {
     // Renewals come first: what is held must not be lost for what may be held, too.
-    return this.#hooks.inFlight() < WINDOW && this.#hooks.lateMs() < LATE_MS;
+    return this.#hooks.inFlight() < this.#hooks.window() && this.#hooks.lateMs() < LATE_MS;
   }
 
   /** Has the event handled when there is room. */
-  add(entry: { slot: Slot; event: StoreEvent }): void {
-    this.#waiting.push(entry);
+  add(slot: Slot, event: PacedEvent): void {
+    this.#slots.push(slot);
+    this.#events.push(event);
   }
 
   /** Handles a slice of what waits, as far as there is room. */
   drain(): void {
-    for (let i = 0; i < SLICE && this.#taken < this.#waiting.length && this.hasRoom; i++) {
-      const { slot, event } = this.#waiting[this.#taken++];
-      this.#hooks.run(slot, event);
+    if (this.#slots.length === 0) return;
+    for (let i = 0; i < SLICE && this.#taken < this.#slots.length && this.hasRoom; i++) {
+      const at = this.#taken++;
+      this.#hooks.run(this.#slots[at], this.#events[at]);
     }
-    if (this.#taken === this.#waiting.length) this.#waiting.length = this.#taken = 0;
-    else this.#drainLater();
+    this.#dropTaken();
+    if (this.#slots.length > 0) this.#drainLater();
+  }
+
+  #dropTaken(): void {
+    const taken = this.#taken;
+    if (taken < this.#slots.length && taken < Math.max(DROP_AT, this.#slots.length / 2)) return;
+    this.#slots = this.#slots.slice(taken);
+    this.#events = this.#events.slice(taken);
+    this.#taken = 0;
   }
 
   /** Answers drain the rest; where none are on their way, a timer does. */

@@ -46,6 +46,11 @@ export interface AgentPorts {
   /** An unguessable token. */
   readonly newToken: () => string;
   readonly observer: Observer;
+  /**
+   * A client went without letting go of its grant and with the lock in hand: what it left running may
+   * write until `untilMs`, and not after.
+   */
+  readonly onLeft?: (left: { store: string; token: string; untilMs: number }) => void;
 }
 
 /** Told of what happens, for logs and metrics. */
@@ -64,6 +69,8 @@ export interface Observer {
 export interface Client {
   readonly id: number;
   readonly pid: number;
+  /** The client's end of the connection, by the number of its inode; 0 where nobody knows. */
+  readonly socket?: number;
   /** Whether it reads more slowly than it is written to. */
   readonly congested: boolean;
   /** Calls back once when it has caught up, never at once. */

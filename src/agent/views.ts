@@ -5,17 +5,15 @@
 import type { Holder } from "../lease/errors.ts";
 import * as refuse from "../lease/refusals.ts";
 import type { LeaseContext } from "../lease/state.ts";
-import type { Store } from "../lease/store.ts";
 import type { Slot } from "./slot.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
-import { renewalDueMs } from "../lease/timing.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Coordinator, EntryRead, TenureRead } from "../ports/coordinator.ts";
 import type { AgentOptions, Answer, LeaseInfo } from "./types.ts";
 
 /** A store's lease from memory. */
 export function infoOf(
-  { store, since: recorded }: Slot,
+  { store, sinceMs }: Slot,
   { node, address }: AgentOptions,
   clock: Clock,
   context: LeaseContext,
@@ -24,8 +22,8 @@ export function infoOf(
   const view = store.view(nowMs, context);
   const { state, held } = view;
   if (state === "self") {
-    const acquiredMs = clock.wallMs() - (nowMs - view.acquiredAtMs!);
-    const since = recorded ?? new Date(acquiredMs).toISOString();
+    const acquiredMs = sinceMs ?? clock.wallMs() - (nowMs - view.acquiredAtMs!);
+    const since = new Date(acquiredMs).toISOString();
     return { store: store.code, state, held, node, address, epoch: view.epoch, since };
   }
   return withHolder(store.code, view.holder);
@@ -40,11 +38,17 @@ function withHolder(store: string, holder: Holder | null): LeaseInfo {
   return { store, state: "other", held: false, node, address, epoch, since };
 }
 
-/** Asks the coordinator who holds a store: its entry, and the tenure record that explains it. */
+/**
+ * Asks the coordinator who holds a store: its entry, and the tenure record that explains it.
+ * `onStranger` is told when that is a program which keeps no tenure records.
+ */
 export function lookUp(
   store: string,
-  self: AgentOptions,
-  coordinator: Coordinator,
+  { self, coordinator, onStranger }: {
+    self: AgentOptions;
+    coordinator: Coordinator;
+    onStranger: () => void;
+  },
   answer: Answer<LeaseInfo>,
 ): void {
   const reads: { entry?: EntryRead; tenure?: TenureRead } = {};
@@ -55,9 +59,10 @@ export function lookUp(
     answer.fail(refuse.cannotTell(store, reason));
   };
   const finish = () => {
-    if (!failed && reads.entry !== undefined && reads.tenure !== undefined) {
-      answer.ok(explain(store, self, reads.entry, reads.tenure));
-    }
+    const { entry, tenure } = reads;
+    if (failed || entry === undefined || tenure === undefined) return;
+    if (entry.kind === "entry" && entry.incarnation === null) onStranger();
+    answer.ok(explain(store, self, entry, tenure));
   };
   coordinator.readEntry(store, (outcome) => {
     if (outcome.kind !== "ok") return fail(reasonOf(outcome));
@@ -114,35 +119,4 @@ export function pageOf(
   matching.sort();
   const codes = matching.slice(0, limit);
   return { codes, next: matching.length > limit ? codes[codes.length - 1] : null };
-}
-
-/** How many stores are held, ours but not yet to be granted, and elsewhere. */
-export function countsOf(
-  stores: Iterable<Store>,
-  nowMs: number,
-  context: LeaseContext,
-): { held: number; waiting: number; foreign: number } {
-  const counts = { held: 0, waiting: 0, foreign: 0 };
-  for (const store of stores) {
-    const { state, held } = store.view(nowMs, context);
-    if (state === "other") counts.foreign++;
-    else if (held) counts.held++;
-    else if (state === "self") counts.waiting++;
-  }
-  return counts;
-}
-
-/** How long ago the renewal was due that has waited longest for its acknowledgement; 0: none has. */
-export function renewalOverdueMs(
-  stores: Iterable<Store>,
-  nowMs: number,
-  { timing }: LeaseContext,
-): number {
-  let overdueMs = 0;
-  for (const { lease } of stores) {
-    if (lease.phase !== "ours") continue;
-    const dueMs = renewalDueMs(lease.provenAtMs, lease.revision, timing);
-    overdueMs = Math.max(overdueMs, nowMs - dueMs);
-  }
-  return overdueMs;
 }

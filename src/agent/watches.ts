@@ -117,9 +117,14 @@ export class Watches {
 
   /** Something happened to a store: whoever watches it is told if it is not as it was. */
   notice(slot: Slot): void {
+    // Most events are renewals, which change nothing: that is found once for all watches.
+    let key: string | null = null;
     for (const watch of this.#all.values()) {
       if (watch.named !== null && !watch.named.has(slot)) continue;
-      watch.due.set(slot.store.code, slot);
+      const { code } = slot.store;
+      key ??= keyOf(this.#info(slot));
+      if (watch.told.get(code) === key && !watch.due.has(code)) continue;
+      watch.due.set(code, slot);
       this.#pump(watch);
     }
   }
@@ -131,7 +136,7 @@ export class Watches {
       if (this.#left <= 0) return this.#sliceLater();
       watch.due.delete(code);
       const info = this.#info(slot);
-      const key = `${info.state} ${info.held} ${info.node} ${info.epoch}`;
+      const key = keyOf(info);
       if (watch.told.get(code) === key) continue;
       watch.told.set(code, key);
       this.#left--;
@@ -160,4 +165,9 @@ export class Watches {
       }
     });
   }
+}
+
+/** What makes a change: a state with the same key is not told again. */
+function keyOf({ state, held, node, epoch }: LeaseInfo): string {
+  return `${state} ${held} ${node} ${epoch}`;
 }

@@ -7,6 +7,7 @@ export function defineCompletions(program: Command, _context: Context): void {
   program.command("completions")
     .summary("print a script that completes this command line in a shell")
     .description("Prints a script that lets a shell complete commands and flags.")
+    .usage("SHELL")
     .argument("<shell>", "bash, zsh or fish")
     .addHelpText("after", HELP)
     .action(async (shell: string) => {

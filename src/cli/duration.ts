@@ -50,3 +50,15 @@ export function formatDuration(ms: number): string {
   }
   return text;
 }
+
+const DAY_MS = 24 * UNIT_MS.h;
+
+/** A duration for people who want its size: seconds below an hour, hours from two days on: `3d4h`. */
+export function roughDuration(ms: number): string {
+  if (ms < 1_000) return "less than 1s";
+  const unitMs = ms < UNIT_MS.h ? UNIT_MS.s : ms < 2 * DAY_MS ? UNIT_MS.m : UNIT_MS.h;
+  const wholeMs = Math.floor(ms / unitMs) * unitMs;
+  if (ms < 2 * DAY_MS) return formatDuration(wholeMs);
+  const restMs = wholeMs % DAY_MS;
+  return `${Math.floor(wholeMs / DAY_MS)}d${restMs === 0 ? "" : formatDuration(restMs)}`;
+}

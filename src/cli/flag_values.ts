@@ -6,7 +6,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { parseDurationMs } from "./duration.ts";
 import { usage } from "./failure.ts";
-import { FLAGS, isRepeatable, twinOf } from "./run_flags.ts";
+import { FLAGS, twinOf } from "./run_flags.ts";
 import type { Flag } from "./run_flags.ts";
 
 /** What the unit calls the NATS credentials that systemd passes. */
@@ -142,5 +142,5 @@ function fromEnvironment(flag: Flag, env: Env): Written | null {
   const source = twinOf(flag.name);
   const text = env[source];
   if (text === undefined || text === "") return null;
-  return { source, texts: isRepeatable(flag.kind) ? text.split(",") : [text] };
+  return { source, texts: flag.takes === "several" ? text.split(",") : [text] };
 }

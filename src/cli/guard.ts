@@ -29,7 +29,7 @@ export function defineGuard(program: Command, context: Context): void {
       ),
     )
     .option("--unguarded <REASON>", "run with no lease and no agent; why that is right")
-    .option("--socket <path>", "the agent's socket")
+    .option("--socket <PATH>", "the agent's socket")
     .addHelpText("after", HELP)
     .action(async (store: string, command: string[], options: GuardOptions) => {
       const { guard } = await import("./guard/guard.ts");

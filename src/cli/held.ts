@@ -10,6 +10,7 @@ export function defineHeld(program: Command, context: Context): void {
     .description(
       "Tells whether this node holds each store now, past any grace. Asks no other host.",
     )
+    .usage("STORE… [options]")
     .argument("<store...>", "the stores' codes")
     .addHelpText("after", HELP);
   clientOptions(command).action(async (stores: string[]) => {

@@ -8,10 +8,12 @@ export function defineHistory(program: Command, _context: Context): void {
   const command = program.command("history")
     .summary("who held a store, newest first")
     .description("Lists the last tenures of a store, newest first, as the coordinator keeps them.")
+    .usage("STORE [options]")
     .argument("<store>", "the store's code")
     .addHelpText("after", HELP);
   clientOptions(command).action(async (store: string) => {
     const { checkStore, withAgent } = await import("./agent.ts");
+    const { historyRows } = await import("./history_text.ts");
     const { print, printJson, say, table } = await import("./output.ts");
     const options = clientOptionsOf(command);
     checkStore(store);
@@ -20,22 +22,23 @@ export function defineHistory(program: Command, _context: Context): void {
     if (history.tenures.length === 0) {
       return say(`no tenure of ${store} is on record: no node has held it since records are kept`);
     }
-    const rows = history.tenures.map((each) => [
-      String(each.epoch),
-      each.node,
-      each.address ?? "-",
-      each.acquired_at,
-      each.released_at ?? "-",
-      each.reason ?? "-",
-    ]);
-    for (
-      const line of table([["EPOCH", "NODE", "ADDRESS", "ACQUIRED", "RELEASED", "REASON"], ...rows])
-    ) print(line);
+    const { epoch } = await withAgent(options, (agent) => agent.call("holder", { store }));
+    const rows = historyRows(history.tenures, { nowMs: Date.now(), holdsEpoch: epoch });
+    for (const line of table(rows)) print(line);
   });
 }
 
 const HELP = `
-A tenure without RELEASED is the present one, or one that was not ended cleanly.
+AGE    since it was acquired, by this host's clock
+HELD   how long; of a tenure that was not released, only that the next began so much later
+END    holds it now, why it was released (idle, stepdown, shutdown), or not released: its node
+       was killed, or lost the lease
+GRACE  before its first grant: none, because the holder before released; owed; restart, of the
+       same node: owed only while what it had granted before still ran; stale epoch: refused
+
+Examples:
+  $ agent history my-project
+  $ agent history my-project --json | jq -r '.tenures[0].node'
 
 Exit statuses:
   0  answered   64  used wrongly   69  agent or coordinator not reachable`;

@@ -8,6 +8,7 @@ export function defineHolder(program: Command, _context: Context): void {
   const command = program.command("holder")
     .summary("which node holds a store")
     .description("Tells which node holds a store, as far as this host's agent knows.")
+    .usage("STORE [options]")
     .argument("<store>", "the store's code")
     .addHelpText("after", HELP);
   clientOptions(command).action(async (store: string) => {
@@ -34,4 +35,4 @@ Examples:
   $ agent holder my-project --json | jq -r .address
 
 Exit statuses:
-  0  answered   64  used wrongly   69  no agent`;
+  0  answered   64  used wrongly   69  agent or coordinator not reachable`;

@@ -10,16 +10,16 @@ export function defineLeases(program: Command, _context: Context): void {
   const command = program.command("leases")
     .summary("the stores that this agent holds or follows")
     .description("Lists the stores that this agent holds or follows, by code.")
-    .option("--prefix <text>", "only codes that start with it")
+    .option("--prefix <TEXT>", "only codes that start with it")
     .addOption(
-      new Option("--state <state>", "only those in this state")
+      new Option("--state <STATE>", "only those in this state")
         .choices(["held", "self", "other", "free"]),
     )
-    .option("--node <name>", "only those that this node holds")
+    .option("--node <NAME>", "only those that this node holds")
     .addHelpText("after", HELP);
   clientOptions(command).action(async () => {
     const { withAgent } = await import("./agent.ts");
-    const { print, printJson, table } = await import("./output.ts");
+    const { print, printJson, say, table } = await import("./output.ts");
     const options = clientOptionsOf(command);
     const { prefix, state, node } = command.opts<Filters>();
     const all = await withAgent(options, (agent) => allLeases(agent, prefix));
@@ -27,7 +27,13 @@ export function defineLeases(program: Command, _context: Context): void {
       (state === undefined || stateOf(each) === state) && (node === undefined || each.node === node)
     );
     if (options.json) return printJson({ leases });
-    if (leases.length === 0) return;
+    if (leases.length === 0) {
+      return say(
+        prefix === undefined && state === undefined && node === undefined
+          ? "no stores: this agent tries to hold those that somebody asks for"
+          : "none of the stores that this agent holds or follows is so",
+      );
+    }
     const rows = leases.map((each) => [
       each.store,
       stateOf(each),
@@ -53,7 +59,7 @@ function stateOf({ held, state }: LeaseInfo): string {
 }
 
 /** Page by page: an agent may hold tens of thousands. */
-async function allLeases(agent: Connection, prefix: string | undefined): Promise<LeaseInfo[]> {
+export async function allLeases(agent: Connection, prefix?: string): Promise<LeaseInfo[]> {
   const leases: LeaseInfo[] = [];
   let after: string | undefined;
   while (true) {
@@ -65,7 +71,8 @@ async function allLeases(agent: Connection, prefix: string | undefined): Promise
 }
 
 const HELP = `
-STATE is held (this node may write), self (this node's, but in its grace), other or free.
+STATE is held (this node may write), self (this node's, but in its grace or being given up), other
+or free.
 
 Examples:
   $ agent leases

@@ -27,7 +27,7 @@ export interface ClientOptions {
 export function clientOptions(command: Command): Command {
   return command
     .option("--json", "the result as JSON")
-    .option("--socket <path>", "the agent's socket (else ZIT_AGENT_SOCKET, else the default)");
+    .option("--socket <PATH>", "the agent's socket (else ZIT_AGENT_SOCKET, else the default)");
 }
 
 /** They may stand before the command's name as well: `agent --json status`. */

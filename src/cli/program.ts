@@ -28,9 +28,13 @@ export function createProgram(context: Context): Command {
     .version(VERSION, "--version", "print the version")
     .helpOption("--help, -h", "print help; `agent help COMMAND` for one command")
     .option("--check", "whether writes could be guarded now, in one line; see `agent help check`")
-    .option("--socket <path>", "the agent's socket (else ZIT_AGENT_SOCKET, else the default)")
+    .option("--socket <PATH>", "the agent's socket (else ZIT_AGENT_SOCKET, else the default)")
     .option("--json", "results as JSON")
-    .configureHelp({ sortOptions: false, showGlobalOptions: false })
+    .configureHelp({
+      sortOptions: false,
+      showGlobalOptions: false,
+      subcommandTerm,
+    })
     .configureOutput({
       writeOut: writeStdout,
       writeErr: writeStderr,
@@ -58,6 +62,12 @@ export function createProgram(context: Context): Command {
   return program;
 }
 
+/** A command in the list of commands: how it is used in the main, without what all have. */
+function subcommandTerm(command: Command): string {
+  const [usage] = command.usage().split("\n");
+  return `${command.name()} ${usage.replace(/ ?\[(?:options|flags)\]/, "")}`.trimEnd();
+}
+
 /** As wide as the examples; a terminal of 80 columns still shows them. */
 const HELP_COLUMNS = 100;
 
@@ -71,7 +81,8 @@ Examples:
 Exit statuses (of guard: the command's own, unless refused):
   0 yes, done     64 used wrongly             75 not now: another node or writer, or too busy
   1 no            66 no such store directory  76 the disk has seen a newer epoch
-                  69 agent not reachable      77 not permitted, or no such grant
+                  69 agent or coordinator     77 not permitted, or no such grant
+                     not reachable
                   70 fault in the agent       78 configuration contradicts itself
                   73 socket or state          79 the lease went while the command ran, or was
                      directory unusable          about to: it was ended

@@ -19,7 +19,15 @@ function holderOf({ message, holder }: AgentError): string {
   return ` (node ${holder.node}${where} holds it)`;
 }
 
-/** The same for a guard: how it could wait, where it did not and waiting helps. */
+/** Only what is in the way, for a line that names the store already: no advice. */
+export function obstacleOf({ message }: AgentError): string {
+  return message.replace(/^Cannot guard store \S+( yet)?: /, "").replace(
+    /(?:, and other|;).*$/,
+    "",
+  );
+}
+
+/** {@linkcode refusalText} of a guard: how it could wait, where it did not and waiting helps. */
 export function guardRefusalText(error: AgentError, waited: boolean): string {
   const flags = waited ? undefined : WAIT_FLAGS[error.kind];
   if (flags === undefined) return refusalText(error);

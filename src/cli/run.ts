@@ -3,7 +3,7 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import type { RawFlags } from "./flag_values.ts";
 import type { Context } from "./context.ts";
-import { FLAGS, isRepeatable, twinOf } from "./run_flags.ts";
+import { FLAGS, twinOf } from "./run_flags.ts";
 import type { Flag } from "./run_flags.ts";
 
 /** Defines `agent run`. */
@@ -42,10 +42,10 @@ export function defineRun(program: Command, context: Context): void {
 }
 
 function optionOf(flag: Flag): Option {
-  const dots = isRepeatable(flag.kind) ? "…" : "";
-  const value = flag.kind === "switch" ? "" : ` <${flag.value}${dots}>`;
+  const dots = flag.takes === "several" ? "…" : "";
+  const value = flag.takes === "nothing" ? "" : ` <${flag.value}${dots}>`;
   const option = new Option(`--${flag.name}${value}`, flag.help).helpGroup(`${flag.section}:`);
-  if (isRepeatable(flag.kind)) {
+  if (flag.takes === "several") {
     option.argParser((text: string, before: string[] = []) => [...before, text]);
   }
   return option;

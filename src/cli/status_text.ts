@@ -3,7 +3,7 @@
  * @module
  */
 import type { StatusResult } from "../client/mod.ts";
-import { formatDuration } from "./duration.ts";
+import { formatDuration, roughDuration } from "./duration.ts";
 import { counted, table } from "./output.ts";
 import type { painter } from "./output.ts";
 
@@ -12,7 +12,10 @@ export function statusLines(status: StatusResult, paint: ReturnType<typeof paint
   const verdict = status.healthy ? paint("green", "healthy") : paint("red", "not healthy");
   const facts = table([
     ["node", `${status.node}${status.address === null ? "" : ` at ${status.address}`}`],
-    ["agent", `version ${status.version}, pid ${status.pid}, up ${upTime(status.uptime_ms)}`],
+    [
+      "agent",
+      `version ${status.version}, pid ${status.pid}, up ${roughDuration(status.uptime_ms)}`,
+    ],
     ["incarnation", status.incarnation],
     ["coordinator", coordinator(status)],
     ["lease", leaseTimes(status)],
@@ -27,15 +30,19 @@ export function statusLines(status: StatusResult, paint: ReturnType<typeof paint
       counted(status.counts.connections, "connection"),
     ],
   ]).map((line) => `  ${line}`);
-  const checks = status.checks.map(({ name, ok, message }) => {
+  // What is wrong first: the rest is long.
+  const failing = status.checks.filter(({ ok }) => !ok);
+  const sorted = failing.concat(status.checks.filter(({ ok }) => ok));
+  const checks = sorted.map(({ name, ok, message }) => {
     const mark = ok ? paint("green", "ok  ") : paint("red", "FAIL");
     return `  ${mark} ${name}${message === "" ? "" : `: ${message}`}`;
   });
   const warnings = status.warnings.map((text) => `  ${paint("yellow", "warning")} ${text}`);
   return [`${paint("bold", "zit lease agent")}: ${status.state}, ${verdict}`].concat(
     facts,
-    checks,
+    checks.slice(0, failing.length),
     warnings,
+    checks.slice(failing.length),
   );
 }
 
@@ -51,11 +58,4 @@ function coordinator({ mode, coordinator }: StatusResult): string {
 function leaseTimes({ ttl_ms, grace_ms }: StatusResult): string {
   const ttl = ttl_ms === null ? "TTL not known yet" : `TTL ${formatDuration(ttl_ms)}`;
   return grace_ms === null ? ttl : `${ttl}, grace ${formatDuration(grace_ms)}`;
-}
-
-/** To the second below an hour, to the minute above: nobody reads milliseconds of an uptime. */
-function upTime(ms: number): string {
-  const unitMs = ms < 3_600_000 ? 1_000 : 60_000;
-  const whole = Math.floor(ms / unitMs) * unitMs;
-  return whole === 0 ? "less than 1s" : formatDuration(whole);
 }

@@ -20,7 +20,7 @@ export function defineStepdown(program: Command, context: Context): void {
     const { EXIT, usage } = await import("./failure.ts");
     const { print, printJson } = await import("./output.ts");
     const { showProgress } = await import("./progress.ts");
-    const { stepdownLines } = await import("./stepdown_text.ts");
+    const { stepdownLines, whoIsInTheWay } = await import("./stepdown_text.ts");
     const options = clientOptionsOf(command);
     const { all, for: forMs } = command.opts<{ all?: boolean; for?: number }>();
     if ((store === undefined) === (all === undefined)) {
@@ -30,12 +30,7 @@ export function defineStepdown(program: Command, context: Context): void {
     // A question first: an agent that does not answer this one does not step down, either.
     const { ttl_ms: ttlMs } = await withAgent(options, (agent) => agent.call("status", {}));
     const asked = await withAgent(options, async (agent) => {
-      const stop = showProgress(async (sinceMs) => {
-        const { grants } = (await agent.call("status", {})).counts;
-        return `stepping down for ${
-          Math.round(sinceMs / 1_000)
-        }s: ${grants} grants are out on this host`;
-      }, context.env);
+      const stop = showProgress(() => whoIsInTheWay(agent, store ?? null), context.env);
       try {
         return await agent.call("stepdown", {
           ...(store === undefined ? { all: true } : { store }),
@@ -46,7 +41,7 @@ export function defineStepdown(program: Command, context: Context): void {
       }
     }, Infinity);
     if (options.json) printJson(asked);
-    else for (const line of stepdownLines(asked, { forMs: forMs ?? ttlMs, ttlMs })) print(line);
+    else for (const line of stepdownLines(asked, forMs ?? ttlMs)) print(line);
     context.exit = asked.remaining === 0 ? EXIT.ok : EXIT.no;
   });
 }
@@ -57,5 +52,5 @@ Examples:
   $ agent stepdown --all --for 30m      before maintenance of this host
 
 Exit statuses:
-  0  released   1  some grants did not finish in time: their leases age out
+  0  released   1  not all: kept until their grants end, which took too long, or lost
   64 used wrongly   69  no agent   77  only administrators may (--admin-uid of agent run)`;

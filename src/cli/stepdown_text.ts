@@ -1,12 +1,14 @@
-/** What a stepdown has come to, for people. */
-import type { Methods } from "../client/mod.ts";
+/** What a stepdown waits for, and what it has come to, for people. */
+import { AgentError, type Connection, type Methods } from "../client/mod.ts";
 import { formatDuration } from "./duration.ts";
+import { allLeases } from "./leases.ts";
 import { counted } from "./output.ts";
+import { obstacleOf } from "./refusal.ts";
 
-/** Its lines. Durations are in milliseconds, null where they are not known. */
+/** Its lines. `forMs` is how long stores are left alone; null where that is not known. */
 export function stepdownLines(
   { released, remaining }: Methods["stepdown"]["result"],
-  { forMs, ttlMs }: { forMs: number | null; ttlMs: number | null },
+  forMs: number | null,
 ): string[] {
   const lines = [];
   if (released > 0) {
@@ -16,13 +18,42 @@ export function stepdownLines(
     lines.push(`released ${counted(released, "store")}: other nodes may take them now${until}`);
   }
   if (remaining > 0) {
-    const within = ttlMs === null ? "" : ` within ${formatDuration(ttlMs)}`;
+    const within = forMs === null ? "soon" : `within ${formatDuration(forMs)}`;
     lines.push(
       `not released ${
         counted(remaining, "store")
-      }, whose writes did not finish in time: their leases run ` +
-        `out${within}, and the next holder owes a grace`,
+      }, lost, or with writes that did not finish in time: those ` +
+        `this node keeps until they do, and releases them then, if that is ${within}`,
     );
   }
   return lines.length > 0 ? lines : ["nothing to release: this node holds none of them"];
+}
+
+/** Who keeps a stepdown of one store, or of all (null), from its end; null: nobody any more. */
+export async function whoIsInTheWay(
+  agent: Connection,
+  store: string | null,
+): Promise<string | null> {
+  const left = store === null ? await ownStores(agent) : [store];
+  if (left.length === 0) return null;
+  const who = await whoWrites(agent, left[0]!);
+  if (who === null) return null;
+  const others = left.length === 1 ? "" : ` and ${left.length - 1} more`;
+  return `waiting for ${left[0]}${others}: ${who}`;
+}
+
+async function ownStores(agent: Connection): Promise<string[]> {
+  return (await allLeases(agent)).filter(({ state }) => state === "self").map(({ store }) => store);
+}
+
+/** A guard is refused while a stepdown lasts, and the refusal says who still writes. */
+async function whoWrites(agent: Connection, store: string): Promise<string | null> {
+  try {
+    const { token } = await agent.call("guard", { store });
+    await agent.call("release", { token });
+    return null; // It was over already.
+  } catch (error) {
+    if (!(error instanceof AgentError)) throw error;
+    return error.kind === "draining" ? obstacleOf(error) : null;
+  }
 }

@@ -8,6 +8,7 @@ export function defineVerify(program: Command, context: Context): void {
   const command = program.command("verify")
     .summary("inside a guarded command: prove that its lease still holds")
     .description(DESCRIPTION)
+    .usage("[STORE] [options]")
     .argument("[store]", "the store's code (default: the guarded command's)")
     .addHelpText("after", HELP);
   clientOptions(command).action(async (storeArgument: string | undefined) => {

@@ -8,6 +8,7 @@ export function defineWatch(program: Command, context: Context): void {
   const command = program.command("watch")
     .summary("follow who holds stores")
     .description("Prints the present state of stores, then a line for each change, until ended.")
+    .usage("[STORE…] [options]")
     .argument("[store...]", "the stores' codes (default: all that the agent knows)")
     .addHelpText("after", HELP);
   clientOptions(command).action(async (stores: string[]) => {

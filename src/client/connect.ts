@@ -94,14 +94,16 @@ function unreachable(path: string, error: NodeJS.ErrnoException): AgentUnreachab
   });
 }
 
+const START = "start the agent (systemctl start zit-agent, or agent run)";
+
 function explain(error: NodeJS.ErrnoException): string {
   switch (error.code) {
     case "ENOENT":
-      return "there is no such socket; start the agent (agent run), or name its socket with " +
-        "--socket or ZIT_AGENT_SOCKET";
+      return `there is no such socket; ${START}, or name its socket with --socket or ` +
+        "ZIT_AGENT_SOCKET";
     case "ECONNREFUSED":
       // Bun also says this of a full queue, of a file that is no socket, and of a path through one.
-      return "nobody answers there; start the agent (agent run), or look whether it hangs " +
+      return `nobody answers there; ${START}, or look whether it hangs ` +
         "(systemctl status zit-agent)";
     case "EACCES":
     case "EPERM":

@@ -144,13 +144,12 @@ function natsListener(
       agent().setConnected(connected);
     },
     onProblem(problem) {
-      agent().setProblem(problem.message);
       onUnreachable();
-      if (!problem.fatal) return;
-      agent().setMisconfigured(
-        problem.message,
-        problem.check === "server_version" ? problem.check : undefined,
-      );
+      if (!problem.fatal) return agent().setProblem(problem.message);
+      const check = problem.check === "server_version" ? problem.check : "bucket";
+      // Why is said once.
+      agent().setProblem(`reached, but not used: see ${check}`);
+      agent().setMisconfigured(problem.message, check);
       onFatal(problem);
     },
     onDrift(fault) {
@@ -164,8 +163,8 @@ function natsListener(
     onDenied(denied) {
       agent().health.report("permissions", denied?.message ?? null);
     },
-    onTenure(store, record) {
-      agent().onTenure(store, record);
+    onTenure(store, record, revision) {
+      agent().onTenure(store, record, revision);
     },
   };
 }

@@ -16,6 +16,7 @@ import { setDescriptorLimit } from "../sys/process.ts";
 import { VERSION } from "../version.ts";
 import { type Backend, startBackend, type Warning } from "./coordinators.ts";
 import { Lifetime } from "./lifetime.ts";
+import { Leftovers } from "./leftovers.ts";
 import { StateMemory } from "./memory.ts";
 import { LogObserver } from "./observer.ts";
 import { lockLimit } from "../socket/limits.ts";
@@ -101,6 +102,7 @@ async function run(options: RunOptions, log: Log): Promise<number> {
     await parts.surface.stop();
     await monitoring?.stop();
     parts.agent.close();
+    parts.leftovers.close();
     parts.observer.close();
     state.close();
     lifetime.close();
@@ -114,6 +116,7 @@ interface Parts {
   readonly surface: Surface;
   readonly lifetime: Lifetime;
   readonly observer: LogObserver;
+  readonly leftovers: Leftovers;
   readonly status: () => StatusResult;
   /** What the last reload could not read, until one can. */
   readonly reloadFaults: Map<string, Warning>;
@@ -149,6 +152,7 @@ function join(
   const locks = new FlockLockFiles(options.lockPath, { clock, timers });
   const memory = new StateMemory(made.state, incarnation);
   const observer = new LogObserver(log);
+  const leftovers = new Leftovers({ clock, timers, locks, log });
   // Assigned below; nobody asks before events can come.
   let agent: Agent | null = null;
   const lifetime = new Lifetime({
@@ -186,6 +190,7 @@ function join(
     memory,
     newToken: () => randomBytes(16).toString("base64url"),
     observer,
+    onLeft: (left) => leftovers.expect(left),
   });
   const startedMs = clock.bootMs();
   const reloadFaults = new Map<string, Warning>();
@@ -203,7 +208,7 @@ function join(
     });
   const { descriptors } = made;
   const surface: Surface = openSocket(agent, { options, memory, log, descriptors, status });
-  return { agent, backend, surface, lifetime, observer, status, reloadFaults };
+  return { agent, backend, surface, lifetime, observer, leftovers, status, reloadFaults };
 }
 
 function pinnedOf(path: string): Set<string> {

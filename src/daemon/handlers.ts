@@ -157,6 +157,10 @@ class SocketClient implements Client {
     return this.#connection.peer.pid;
   }
 
+  get socket(): number {
+    return this.#connection.peer.socket ?? 0;
+  }
+
   get congested(): boolean {
     return this.#connection.congested;
   }

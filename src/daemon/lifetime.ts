@@ -49,7 +49,6 @@ export class Lifetime {
   #reached = false;
   #ready = false;
   #told = "";
-  #drainEndsMs = 0;
   #stops: (() => void)[] = [];
 
   constructor(options: LifetimeOptions) {
@@ -136,11 +135,11 @@ export class Lifetime {
   }
 
   #statusLine(): string {
-    const { held, waiting, foreign, grants } = this.#options.agent().counts();
+    const agent = this.#options.agent();
+    const { held, waiting, foreign, grants } = agent.counts();
     const facts = `${held} held, ${waiting} waiting, ${foreign} elsewhere, ${grants} grants out`;
     if (!this.#draining) return `${facts}; ${this.#options.coordinator()}`;
-    const leftMs = Math.max(0, this.#drainEndsMs - performance.now());
-    return `draining, at most ${Math.ceil(leftMs / 1_000)} s more; ${facts}`;
+    return `draining, at most ${Math.ceil(agent.drains.leftMs / 1_000)} s more; ${facts}`;
   }
 
   /** The first signal starts the drain; later ones change nothing: leases are never dropped unsafely. */
@@ -150,7 +149,6 @@ export class Lifetime {
     if (this.#draining) return log.event("info", "draining_already", { signal });
     const { drainMs } = agent.options;
     const { grants } = agent.counts();
-    this.#drainEndsMs = performance.now() + drainMs;
     log.event("info", "draining", { signal, drain_ms: drainMs, grants });
     let over = false;
     agent.drain(({ released, remaining }) => {

@@ -61,14 +61,25 @@ export class StateMemory implements HostMemory {
 
   beginGrant(
     id: number,
-    grant: { store: string; epoch: number; pid: number; lingerMs: number },
-  ): string | null {
-    const startTime = this.#startTimes.get(grant.pid)?.startTime ?? null;
-    return this.#state.journal.grant({ id: this.#name(id), ...grant, startTime });
+    { store, epoch, pid, socket, lingerMs }: {
+      store: string;
+      epoch: number;
+      pid: number;
+      socket?: number;
+      lingerMs: number;
+    },
+  ): void {
+    const startTime = this.#startTimes.get(pid)?.startTime ?? null;
+    const grant = { id: this.#name(id), store, epoch, pid, startTime, socket, lingerMs };
+    this.#state.journal.grant(grant);
   }
 
-  endGrant(id: number, lingerUntilMs: number): string | null {
-    return this.#state.journal.end(this.#name(id), lingerUntilMs);
+  secureGrant(id: number): string | null {
+    return this.#state.journal.secure(this.#name(id));
+  }
+
+  endGrant(id: number, lingerUntilMs: number): void {
+    this.#state.journal.end(this.#name(id), lingerUntilMs);
   }
 
   /** A process connected: what tells it apart from a later one of the same number. */

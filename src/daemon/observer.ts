@@ -38,11 +38,7 @@ export class LogObserver implements Observer {
       case "lost":
         return this.#log.event("warn", "lost", { store, epoch: note.epoch, reason: note.reason });
       case "released":
-        return this.#log.event("info", "released", {
-          store,
-          epoch: note.epoch,
-          clean: note.clean,
-        });
+        return this.#released(store, note);
       case "stale":
         return this.#log.event("error", "stale_epoch", {
           store,
@@ -58,6 +54,12 @@ export class LogObserver implements Observer {
       case "stuck":
         return this.#log.event("debug", note.type, { store, ...note });
     }
+  }
+
+  #released(store: string, { epoch, clean, deleted }: Extract<LeaseNote, { type: "released" }>) {
+    if (clean || deleted) return this.#log.event("info", "released", { store, epoch, clean });
+    const message = "its entry is left to age out, and the next holder owes a grace";
+    this.#log.event("info", "left", { store, epoch, message });
   }
 
   guarded(store: string, outcome: "granted" | Kind, tookMs: number): void {

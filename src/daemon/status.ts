@@ -33,13 +33,10 @@ export function statusOf(sources: StatusSources): StatusResult {
   updateChecks(sources);
   const warnings = sources.warnings();
   const clock = clockOf(sources.aheadMs());
-  const well = {
-    ...WELL,
-    ...standalone === null ? {} : { coordinator: "none: standalone", bucket: "none: standalone" },
-    server_version: versionOf(sources, warnings),
-    clock: clock.message,
-  };
-  const checks = [...agent.health.checks(well), cgroupCheck()];
+  const well = standalone === null
+    ? { ...WELL, server_version: versionOf(sources, warnings), clock: clock.message }
+    : { ...WELL, ...ALONE };
+  const checks = [...drainingCheck(agent), ...agent.health.checks(well), cgroupCheck()];
   const { timing } = agent;
   return {
     version: VERSION,
@@ -54,7 +51,7 @@ export function statusOf(sources: StatusSources): StatusResult {
     grace_ms: timing?.graceMs ?? null,
     coordinator: sources.coordinator(),
     counts: { ...agent.counts(), connections: sources.connections() },
-    healthy: agent.state !== "draining" && checks.every(({ ok }) => ok),
+    healthy: checks.every(({ ok }) => ok),
     checks,
     warnings: [...warnings, ...clock.off ? [clock] : []].map(({ message }) => message),
   };
@@ -97,6 +94,27 @@ const WELL = {
   state_dir: "written",
   duplicate_node: "nobody else uses this node's name",
 } as const;
+
+/** What there is nothing to say of without a coordinator. */
+const NONE = "none: standalone";
+const ALONE = {
+  coordinator: NONE,
+  bucket: NONE,
+  duplicate_node: NONE,
+  server_version: NONE,
+  clock: NONE,
+} as const;
+
+/** While it shuts down, writes are refused for that reason alone. */
+function drainingCheck(agent: Agent): Check[] {
+  if (agent.state !== "draining") return [];
+  const { grants } = agent.counts();
+  const leftS = Math.ceil(agent.drains.leftMs / 1_000);
+  const message = `this agent is shutting down: ${grants} grant${grants === 1 ? "" : "s"} may ` +
+    `finish, for at most ${leftS} s more, then its leases are released; send writes to another ` +
+    "node, or start it again";
+  return [{ name: "draining", ok: false, message }];
+}
 
 /** Never a reason not to guard writes, but one to know how far a guard reaches. */
 function cgroupCheck(): Check {

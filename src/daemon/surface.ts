@@ -11,6 +11,7 @@ import { inFlightLimit } from "../socket/limits.ts";
 import { groupsFromProc, PeerPolicy } from "../socket/peers.ts";
 import type { StatusResult } from "../socket/protocol.ts";
 import { SocketServer } from "../socket/server.ts";
+import { peerInodeOf } from "../sys/socket_peer.ts";
 import { isSocketBound, peerOf, sendWithDescriptor } from "../sys/unix_socket.ts";
 import { handlersOf } from "./handlers.ts";
 import type { StateMemory } from "./memory.ts";
@@ -53,7 +54,7 @@ export function openSocket(agent: Agent, surface: SurfaceOptions): Surface {
     maxConnections: limits.maxConnections,
     descriptors,
     maxInFlight: inFlightLimit(limits.maxWaiters, limits.maxGrants),
-    peerCredentials: peerOf,
+    peerCredentials: (fd) => ({ ...peerOf(fd), socket: peerInodeOf(fd) }),
     sendWithFd: sendWithDescriptor,
     socketBound: isSocketBound,
     mayConnect: (peer) => policy.connect(peer),

@@ -95,7 +95,7 @@ export class AppendLog {
    * Appends `lines`, each without its newline, by one write. Returns null once they are written,
    * or why none of them was.
    */
-  append(...lines: readonly string[]): string | null {
+  append(lines: readonly string[]): string | null {
     const text = (this.#torn ? `${CANCEL}\n` : "") + lines.join("\n") + "\n";
     const bytes = Buffer.from(text);
     let written = 0;

@@ -24,6 +24,8 @@ export const SECTOR_BYTES = 512;
 /** As much of a lock file as is ever read, and the longest line that is written. */
 export const MAX_LINE_BYTES = 4_096;
 
+const decoder = new TextDecoder();
+
 const NEWLINE = 0x0a;
 const SPACE = 0x20;
 
@@ -58,7 +60,7 @@ export function parseWholeFence(bytes: Uint8Array): Fence | null {
 
 function firstLine(bytes: Uint8Array): string {
   const end = bytes.indexOf(NEWLINE);
-  return new TextDecoder().decode(end < 0 ? bytes : bytes.subarray(0, end)).trim();
+  return decoder.decode(end < 0 ? bytes : bytes.subarray(0, end)).trim();
 }
 
 function parseObject(line: string): Record<string, unknown> | null {

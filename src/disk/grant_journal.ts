@@ -5,6 +5,8 @@
  */
 import { bootTimeMs } from "../sys/boot_time.ts";
 import { processExists, processState } from "../sys/proc.ts";
+import { atTurnEnd } from "../sys/turn.ts";
+import { unixSocketInodes } from "../sys/socket_peer.ts";
 import { LogMap } from "./log_map.ts";
 
 /** A grant as it is journaled. */
@@ -17,6 +19,12 @@ export interface JournaledGrant {
   readonly pid: number;
   /** When that process started, in clock ticks since boot; null where that could not be read. */
   readonly startTime: number | null;
+  /**
+   * The client's end of its connection, by the number of its inode: whoever has that open may use the
+   * grant, also where the process that connected has left it to a child and ended. Default: 0, not
+   * known.
+   */
+  readonly socket?: number;
   /**
    * For how long after the agent's death what the client may leave running can write: such as the
    * command of a guard that was killed, which has the lock in hand. Default: 0, nothing is left.
@@ -41,6 +49,11 @@ const LEFT = "left/";
 /**
  * Grants that are out. A grant is journaled before it is given: once written it is in the page
  * cache, which outlives this process; a crash of the machine ends the clients themselves.
+ *
+ * What the grants of one turn of the event loop bring is written at its end, by one write: while the
+ * coordinator is asked for their proofs, and before anybody is told that a grant is over. That an end
+ * is written late is safe: should the agent be killed in between, the next one takes a grant for given
+ * that is over, and waits for its client.
  */
 export class GrantJournal {
   readonly #grants: LogMap<Value>;
@@ -49,6 +62,11 @@ export class GrantJournal {
   readonly #inherited = new Map<string, Set<string>>();
   /** Until when what gone clients left running may write, by store. */
   readonly #left = new Map<string, number>();
+  /** Grants that were begun since the last write. */
+  #begun: string[] = [];
+  /** Grants that could not be written, and why. */
+  readonly #refused = new Map<string, string>();
+  #scheduled = false;
 
   /**
    * Opens or creates the journal.
@@ -60,11 +78,12 @@ export class GrantJournal {
     this.#grants = LogMap.open(path, { boot: options.boot, durable: false, decode });
     const nowMs = bootTimeMs();
     const lingering = new Map<string, number>();
+    const sockets = new Sockets();
     this.#grants.retain(({ value, boot }) => {
       if (boot !== this.#boot) return false;
       const { store, lingerMs = 0, leftUntilMs = nowMs + lingerMs } = value;
       lingering.set(store, Math.max(lingering.get(store) ?? 0, leftUntilMs));
-      return value.leftUntilMs === undefined ? this.#mayLive(value) : leftUntilMs > nowMs;
+      return value.leftUntilMs === undefined ? mayLive(value, sockets) : leftUntilMs > nowMs;
     });
     for (const [id, { value }] of this.#grants.entries) {
       if (value.leftUntilMs !== undefined) this.#left.set(value.store, value.leftUntilMs);
@@ -72,6 +91,7 @@ export class GrantJournal {
     }
     // From its death on no agent told anybody a new deadline.
     for (const [store, untilMs] of lingering) if (untilMs > nowMs) this.#leave(store, untilMs);
+    this.#grants.flush();
   }
 
   /** The lines that could not be read: grants may be missing. */
@@ -84,25 +104,36 @@ export class GrantJournal {
     return this.#grants.problem;
   }
 
-  /** Journals a grant. Returns null once it may be given, or why it must not. */
-  grant(grant: JournaledGrant): string | null {
+  /** Journals a grant, at the end of this turn of the event loop; see {@linkcode secure}. */
+  grant(grant: JournaledGrant): void {
     this.#forgetLeft();
-    const { id, store, epoch, pid, startTime, lingerMs = 0 } = grant;
+    const { id, store, epoch, pid, startTime, socket = 0, lingerMs = 0 } = grant;
     const linger = lingerMs > 0 ? { lingerMs: Math.ceil(lingerMs) } : {};
-    return this.#grants.setOrForget(id, { store, epoch, pid, startTime, ...linger });
+    const end = socket > 0 ? { socket } : {};
+    this.#grants.setLater(id, { store, epoch, pid, startTime, ...end, ...linger });
+    this.#begun.push(id);
+    this.#writeSoon();
+  }
+
+  /** Null once the grant is written and may be given, which is seen to now; or why it must not be. */
+  secure(id: string): string | null {
+    if (this.#begun.length > 0) this.#write();
+    return this.#refused.size === 0 ? null : this.#refused.get(id) ?? null;
   }
 
   /**
    * Journals that a grant has ended, or never began; what its client left running may write until
-   * CLOCK_BOOTTIME reads `leftUntilMs`. Returns null, or why that is not on disk.
+   * CLOCK_BOOTTIME reads `leftUntilMs`. Written at the end of this turn of the event loop.
    */
-  end(id: string, leftUntilMs = 0): string | null {
+  end(id: string, leftUntilMs = 0): void {
+    this.#refused.delete(id);
     const store = this.#grants.entries.get(id)?.value.store;
-    if (store === undefined) return null;
-    if (leftUntilMs > bootTimeMs()) this.#leave(store, leftUntilMs);
+    if (store === undefined) return;
+    if (leftUntilMs > 0 && leftUntilMs > bootTimeMs()) this.#leave(store, leftUntilMs);
     const ids = this.#inherited.get(store);
     if (ids?.delete(id) && ids.size === 0) this.#inherited.delete(store);
-    return this.#grants.delete(id);
+    this.#grants.deleteLater(id);
+    this.#writeSoon();
   }
 
   /** Ends the grants of earlier incarnations on a store: their deadlines are past. */
@@ -118,9 +149,10 @@ export class GrantJournal {
     const ids = store === undefined
       ? [...this.#inherited.values()].flatMap((each) => [...each])
       : [...this.#inherited.get(store) ?? []];
+    const sockets = new Sockets();
     return ids.flatMap((id) => {
       const { value } = this.#grants.entries.get(id)!;
-      if (this.#mayLive(value)) return [{ id, ...value }];
+      if (mayLive(value, sockets)) return [{ id, ...value }];
       this.end(id);
       return [];
     });
@@ -137,6 +169,29 @@ export class GrantJournal {
     this.#grants.close();
   }
 
+  #writeSoon(): void {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    atTurnEnd("write", this.#onTurnEnd);
+  }
+
+  readonly #onTurnEnd = (): void => {
+    this.#scheduled = false;
+    this.#write();
+  };
+
+  #write(): void {
+    const begun = this.#begun;
+    this.#begun = [];
+    const failed = this.#grants.flush();
+    if (failed === null) return;
+    for (const id of begun) {
+      // One that has ended meanwhile asks no more.
+      if (this.#grants.entries.has(id)) this.#refused.set(id, failed);
+      this.#grants.forget(id);
+    }
+  }
+
   #inherit(store: string, id: string): void {
     const ids = this.#inherited.get(store);
     if (ids === undefined) this.#inherited.set(store, new Set([id]));
@@ -149,7 +204,8 @@ export class GrantJournal {
     this.#left.delete(store);
     this.#left.set(store, untilMs);
     const value = { store, epoch: 0, pid: 0, startTime: null, leftUntilMs: Math.ceil(untilMs) };
-    this.#grants.set(LEFT + store, value);
+    this.#grants.setLater(LEFT + store, value);
+    this.#writeSoon();
   }
 
   /** Forgets what is past; about in the order of time, which does here. */
@@ -159,25 +215,40 @@ export class GrantJournal {
     for (const [store, untilMs] of this.#left) {
       if (untilMs > nowMs) return;
       this.#left.delete(store);
-      this.#grants.delete(LEFT + store);
+      this.#grants.deleteLater(LEFT + store);
     }
   }
+}
 
-  #mayLive({ pid, startTime }: Value): boolean {
-    if (pid === 0) return true;
-    const state = processState(pid);
-    // Where /proc hides other users' processes, that there is one of this number must do.
-    if (!state) return processExists(pid);
-    return !state.ended && (startTime === null || state.startTime === startTime);
+/** The Unix sockets that are open now, looked for when somebody asks, once. */
+class Sockets {
+  #inodes: ReadonlySet<number> | null = null;
+
+  has(inode: number): boolean {
+    this.#inodes ??= unixSocketInodes();
+    return this.#inodes.has(inode);
   }
+}
+
+/** Whether a client may still use its grant: it lives, or somebody has its connection. */
+function mayLive({ pid, startTime, socket = 0 }: Value, sockets: Sockets): boolean {
+  return pid === 0 || runs(pid, startTime) || (socket > 0 && sockets.has(socket));
+}
+
+function runs(pid: number, startTime: number | null): boolean {
+  const state = processState(pid);
+  // Where /proc hides other users' processes, that there is one of this number must do.
+  if (!state) return processExists(pid);
+  return !state.ended && (startTime === null || state.startTime === startTime);
 }
 
 function decode(value: unknown): Value | null {
   if (typeof value !== "object" || value === null) return null;
   const fields = value as Partial<Record<keyof Value, unknown>>;
-  const { store, epoch, pid, startTime, lingerMs, leftUntilMs } = fields;
+  const { store, epoch, pid, startTime, socket, lingerMs, leftUntilMs } = fields;
   if (typeof store !== "string" || !isCount(epoch) || !isCount(pid)) return null;
   if (startTime !== null && !isCount(startTime)) return null;
+  if (socket !== undefined && !isCount(socket)) return null;
   if (lingerMs !== undefined && !isCount(lingerMs)) return null;
   if (leftUntilMs !== undefined && !isCount(leftUntilMs)) return null;
   return {
@@ -185,6 +256,7 @@ function decode(value: unknown): Value | null {
     epoch,
     pid,
     startTime,
+    ...(socket === undefined ? {} : { socket }),
     ...(lingerMs === undefined ? {} : { lingerMs }),
     ...(leftUntilMs === undefined ? {} : { leftUntilMs }),
   };

@@ -18,6 +18,8 @@ export class FlockHeldLock implements HeldLock {
   readonly fd: number;
   readonly path: string;
   readonly fence: Fence | null;
+  passed = false;
+  handOvers = 0;
   readonly #file: OpenFile;
   #size: number;
   #closed = false;
@@ -38,6 +40,15 @@ export class FlockHeldLock implements HeldLock {
     } catch {
       return false; // a directory above it cannot be searched any more: nobody can say it is the one
     }
+  }
+
+  handOver(): HeldLock | null {
+    if (this.passed || !this.current()) return null;
+    const next = new FlockHeldLock(this.path, this.#file, readFence(this.fd));
+    next.#size = this.#size;
+    next.handOvers = this.handOvers + 1;
+    this.#closed = true;
+    return next;
   }
 
   writeFence(fence: Fence): string | null {
@@ -83,9 +94,12 @@ export function lockOpenFile(path: string, file: OpenFile): HeldLock | LockFailu
   return new FlockHeldLock(path, file, readFence(file.fd));
 }
 
+/** For reads of which nothing is kept. */
+const buffer = Buffer.alloc(MAX_LINE_BYTES);
+
 /** What the file says, read by whoever has it locked. */
 function readFence(fd: number): Fence | null {
-  return parseFence(readStart(fd));
+  return parseFence(buffer.subarray(0, readSync(fd, buffer, 0, MAX_LINE_BYTES, 0)));
 }
 
 /**
@@ -102,6 +116,5 @@ function peekFence(fd: number): Fence | null {
 }
 
 function readStart(fd: number): Buffer {
-  const buffer = Buffer.allocUnsafe(MAX_LINE_BYTES);
-  return buffer.subarray(0, readSync(fd, buffer, 0, MAX_LINE_BYTES, 0));
+  return Buffer.from(buffer.subarray(0, readSync(fd, buffer, 0, MAX_LINE_BYTES, 0)));
 }

@@ -47,6 +47,8 @@ export class LogMap<V> {
   /** Whether the log says that what is appended belongs to this boot. */
   #marked = false;
   #rewriteAt = REWRITE_BYTES;
+  /** Lines that are yet to be written. */
+  #queue: string[] = [];
 
   private constructor(opened: OpenedLog, options: LogMapOptions<V>) {
     this.#log = opened.log;
@@ -86,11 +88,26 @@ export class LogMap<V> {
     return this.#append(line(key, value));
   }
 
-  /** Sets an entry if it can be written; else there is none. Returns null, or why not. */
-  setOrForget(key: string, value: V): string | null {
-    const failed = this.set(key, value);
-    if (failed) this.#entries.delete(key);
-    return failed;
+  /** Sets an entry, in memory now and on disk with the next {@linkcode flush}. */
+  setLater(key: string, value: V): void {
+    this.#entries.delete(key);
+    this.#entries.set(key, { value, boot: this.#boot });
+    this.#queue.push(line(key, value));
+  }
+
+  /** Deletes an entry in the same way. */
+  deleteLater(key: string): void {
+    if (this.#entries.delete(key)) this.#queue.push(line(key));
+  }
+
+  /** Writes what was put off, at once and by one write. Returns null, or why it is not written. */
+  flush(): string | null {
+    return this.#queue.length === 0 ? null : this.#append();
+  }
+
+  /** Drops an entry that could not be written, from memory alone. */
+  forget(key: string): void {
+    this.#entries.delete(key);
   }
 
   /** Deletes an entry. Returns null once that is written or if there was none, or why it is not. */
@@ -107,12 +124,17 @@ export class LogMap<V> {
 
   /** Closes the log; the map is not changed afterwards. */
   close(): void {
+    this.flush();
     this.#log.close();
   }
 
-  #append(text: string): string | null {
-    const mark = this.#marked ? [] : [bootLine(this.#boot)];
-    const failed = this.#log.append(...mark, text);
+  /** Writes lines, after those that were put off. */
+  #append(...texts: readonly string[]): string | null {
+    const lines = this.#queue;
+    this.#queue = [];
+    lines.push(...texts);
+    if (!this.#marked) lines.unshift(bootLine(this.#boot));
+    const failed = this.#log.append(lines);
     if (failed) {
       this.#rewriteAt = 0; // as soon as there is room
       return this.#problem = failed;

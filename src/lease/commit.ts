@@ -49,6 +49,7 @@ export function passLocked(m: Moment, lockId: number): void {
 
 /** The lease is open again after a doubt: guards that reached their lock meanwhile go on. */
 export function resumeLocked(m: Moment): void {
+  if (m.store.traffic === null) return;
   for (const guard of m.store.passing.values()) {
     if (guard.at !== "lock") continue;
     if (m.store.locks.get(guard.lockId)?.state === "locked") gate6(m, guard);
@@ -95,9 +96,9 @@ function gate6(m: Moment, guard: Guard): void {
     return drop(m, guard, verdict as Refusal);
   }
   guard.at = "fence";
-  const { lockId, id: guardId, pid, epoch } = guard;
+  const { lockId, id: guardId, pid, socket, epoch } = guard;
   const lingerMs = guard.passLock ? m.context.timing.ttlMs : 0;
-  m.out.push({ type: "write_fence", lockId, guardId, epoch, pid, lingerMs });
+  m.out.push({ type: "write_fence", lockId, guardId, epoch, pid, socket, lingerMs });
 }
 
 /** Gate 6 is done, or the disk refused it. */

@@ -8,7 +8,7 @@
  */
 import { isOpen } from "./keep.ts";
 import type { Refusal } from "./errors.ts";
-import { clientsLeft, inGrace, staleEpoch, turnTaken, unavailable } from "./refusals.ts";
+import { clientsLeft, inGrace, staleEpoch, unavailable } from "./refusals.ts";
 import type { LeaseContext, LeaseState, Ours } from "./state.ts";
 
 /** A request to write, on its way through the gates. */
@@ -22,6 +22,7 @@ export interface Guard {
   readonly passLock: boolean;
   /** The process that asked. */
   readonly pid: number;
+  readonly socket?: number;
   /** Until when it waits for a turn, a grace or a lock. */
   readonly untilMs: number;
   /** Until when it waits for the coordinator, when it does. */
@@ -43,15 +44,15 @@ export type Verdict = "pass" | "wait" | Refusal;
 export interface Company {
   readonly exclusive: number;
   readonly shared: number;
-  /** The client process of one of them; null when there is none. */
-  readonly pid: number | null;
+  /** Why the turn is not free: who has a grant, or what the next one waits for. */
+  readonly why: (store: string) => Refusal;
 }
 
 /** Gate 2, the turn: exclusive against everybody, shared against the exclusive. */
 export function gate2Turn(guard: Guard, company: Company, store: string, nowMs: number): Verdict {
   const free = company.exclusive === 0 && (guard.shared || company.shared === 0);
   if (free) return "pass";
-  return nowMs < guard.untilMs ? "wait" : turnTaken(store, company.pid);
+  return nowMs < guard.untilMs ? "wait" : company.why(store);
 }
 
 /** Gate 3, the lease: open for grants now, or the coordinator has to be asked. */

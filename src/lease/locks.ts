@@ -26,7 +26,21 @@ export interface Lock {
 /** The locks of one store. */
 export class Locks {
   #locks = new Map<number, Lock>();
-  #lastId = 0;
+  #lastId: number;
+
+  /** @param lastId the last number that a lock of this store was given before; 0 for none */
+  constructor(lastId = 0) {
+    this.#lastId = lastId;
+  }
+
+  /** How many are waited for or held. */
+  get size(): number {
+    return this.#locks.size;
+  }
+
+  get lastId(): number {
+    return this.#lastId;
+  }
 
   get(id: number): Lock | undefined {
     return this.#locks.get(id);

@@ -10,6 +10,7 @@ import * as queue from "./queue.ts";
 import * as refuse from "./refusals.ts";
 import type { LeaseEvent, LeaseNote, LeaseState, Ours } from "./state.ts";
 import { step } from "./step.ts";
+import type { StoreEvent } from "./store_events.ts";
 import { dueAt, type Moment } from "./store_state.ts";
 import { deadlineMs } from "./timing.ts";
 
@@ -43,6 +44,7 @@ function onNote(m: Moment, note: LeaseNote, before: LeaseState): void {
       return resolve(m);
     case "proven":
       m.store.provenSeq = note.seq;
+      if (m.store.traffic === null) return;
       granted.proveGrants(m, note.seq);
       return commit.proveGuards(m);
     case "lost":
@@ -77,7 +79,7 @@ function refuseStale(m: Moment): void {
 function resolve(m: Moment): void {
   const { store, nowMs, context } = m;
   store.resolved = true;
-  if (store.asks.length === 0) return;
+  if (store.traffic === null || store.asks.length === 0) return;
   const held = store.blocked === null && isOpen(store.lease, nowMs, context) &&
     nowMs >= store.lease.graceUntilMs;
   for (const { id } of store.asks.splice(0)) m.out.push({ type: "answer", id, held });
@@ -90,6 +92,7 @@ function resolve(m: Moment): void {
  */
 function onLost(m: Moment, reason: "conflict" | "deadline", before: Ours): void {
   const { store } = m;
+  if (store.traffic === null) return;
   granted.loseGrants(m, reason, deadlineMs(before.provenAtMs, m.context.timing));
   const passing = [...store.passing.values()];
   for (const guard of passing) {
@@ -112,12 +115,14 @@ function onLost(m: Moment, reason: "conflict" | "deadline", before: Ours): void 
 
 /** A request had no answer, or the connection went: no guard waits for what may not come. */
 export function onUnreachable(m: Moment, reason: string): void {
-  const refusal = refuse.unavailable(m.store.code, reason);
-  queue.refuseQueue(m, (guard) => !guard.waitLease, () => refusal);
-  for (const guard of m.store.passing.values()) {
-    if (!guard.waitLease) commit.drop(m, guard, refusal);
+  if (m.store.traffic !== null) {
+    const refusal = refuse.unavailable(m.store.code, reason);
+    queue.refuseQueue(m, (guard) => !guard.waitLease, () => refusal);
+    for (const guard of m.store.passing.values()) {
+      if (!guard.waitLease) commit.drop(m, guard, refusal);
+    }
+    granted.settleVerifies(m, ({ id }) => ({ type: "verify_failed", id, refusal }));
   }
-  granted.settleVerifies(m, ({ id }) => ({ type: "verify_failed", id, refusal }));
   if (!m.context.connected) resolve(m);
 }
 
@@ -144,15 +149,20 @@ export function onAsk(m: Moment, id: number, held: boolean): void {
 }
 
 /** Nothing is granted any more until the store was given up, and for `forMs` after that. */
-export function onDrain(m: Moment, reason: string, forMs: number): void {
+export function onDrain(
+  m: Moment,
+  { reason, forMs, finishByMs }: Extract<StoreEvent, { type: "drain" }>,
+): void {
   const { store } = m;
   // A step-down must not end a shutdown, nor a shorter one a longer.
   if (store.blocked === null || forMs >= store.blocked.forMs) {
-    store.blocked = { reason, forMs, untilMs: Infinity };
+    store.blocked = { reason, forMs, untilMs: Infinity, finishByMs };
   }
-  const refusal = refuse.draining(store.code, forMs);
-  queue.refuseQueue(m, () => true, () => refusal);
-  for (const guard of store.passing.values()) commit.drop(m, guard, refusal);
+  if (store.traffic !== null) {
+    const refusal = refuse.draining(store.code, forMs);
+    queue.refuseQueue(m, () => true, () => refusal);
+    for (const guard of store.passing.values()) commit.drop(m, guard, refusal);
+  }
   resolve(m);
 }
 
@@ -173,6 +183,7 @@ export function beginHoldOff(m: Moment): void {
 export function sweep(m: Moment): void {
   const { store, nowMs } = m;
   store.dueMs = Infinity;
+  if (store.traffic === null) return;
   // First come first served, even if woken late: whose way is free by now has not waited in vain.
   queue.advance(m);
   queue.sweepQueue(m);

@@ -40,8 +40,11 @@ export function arrive(m: Moment, request: GuardRequest): void {
     needSeq: Infinity,
   };
   if (store.blocked !== null) {
-    const leftMs = Math.min(store.blocked.forMs, store.blocked.untilMs - nowMs);
-    return refuseGuard(m, guard, refuse.draining(store.code, leftMs));
+    const { forMs, untilMs, finishByMs } = store.blocked;
+    const pid = untilMs === Infinity ? firstPid(store) : null;
+    const writing = pid === null ? null : { pid, leftMs: (finishByMs ?? Infinity) - nowMs };
+    const leftMs = Math.min(forMs, untilMs - nowMs);
+    return refuseGuard(m, guard, refuse.draining(store.code, leftMs, writing));
   }
   store.queue.set(guard.id, guard);
   seekLease(m);
@@ -61,6 +64,7 @@ export function seekLease(m: Moment): void {
 
 /** Moves guards on from the front of the queue. */
 export function advance(m: Moment): void {
+  if (m.store.traffic === null) return;
   for (const guard of m.store.queue.values()) {
     const verdict = admit(m, guard);
     if (verdict === "wait") return;
@@ -88,7 +92,17 @@ function admit(m: Moment, guard: Guard): Verdict {
 function company({ store }: Moment): Company {
   let { exclusive, shared } = store.grants.live;
   for (const guard of store.passing.values()) guard.shared ? shared++ : exclusive++;
-  return { exclusive, shared, pid: firstPid(store) };
+  return { exclusive, shared, why: (code) => inTheWay(code, store) };
+}
+
+/** A guard that itself only waits for the lock file is in nobody's way: whoever has that locked is. */
+function inTheWay(code: string, store: StoreState): Refusal {
+  const [next] = store.passing.values();
+  const granted = store.grants.live.exclusive + store.grants.live.shared > 0;
+  if (granted || next === undefined || next.at !== "lock") {
+    return refuse.turnTaken(code, firstPid(store));
+  }
+  return refuse.lockAwaited(code);
 }
 
 function firstPid({ grants, passing }: StoreState): number | null {
@@ -116,7 +130,7 @@ function patienceEnded(m: Moment, guard: Guard): Refusal | null {
     if (turn === "pass" && !context.connected) {
       return refuse.unavailable(code, context.downReason ?? "not connected");
     }
-    return refuse.turnTaken(code, firstPid(store));
+    return inTheWay(code, store);
   }
   if (guard.waitLease && nowMs >= guard.untilMs) {
     if (context.connected && lease.phase === "foreign") return refuse.notHolder(code, lease.holder);
@@ -143,6 +157,7 @@ function queueDueMs(m: Moment, guard: Guard): number {
 
 /** The lease stopped being open: whoever waits now waits for the coordinator, from now on. */
 export function waitForCoordinator(m: Moment): void {
+  if (m.store.traffic === null) return;
   const answerByMs = m.nowMs + m.context.timing.answerWithinMs;
   for (const guard of m.store.queue.values()) guard.answerByMs = answerByMs;
   if (m.store.queue.size > 0) dueAt(m.store, answerByMs);
@@ -166,6 +181,7 @@ export function refuseQueue(
   which: (guard: Guard) => boolean,
   refusal: () => Refusal,
 ): void {
+  if (m.store.traffic === null) return;
   for (const guard of m.store.queue.values()) {
     if (!which(guard)) continue;
     m.store.queue.delete(guard.id);

@@ -91,9 +91,8 @@ export function lockTaken(store: string, path: string, by: string | null): Refus
 export function lockAwaited(store: string): Refusal {
   return {
     kind: "busy",
-    message:
-      `Cannot guard store ${store}: its lock file is locked, and other guards wait for it, ` +
-      "too; wait longer or try again",
+    message: `Cannot guard store ${store}: its lock file is locked by another process, and ` +
+      "other guards wait for it, too; wait longer or try again",
   };
 }
 
@@ -122,8 +121,15 @@ export function staleEpoch(store: string, epoch: number, seen: number): Refusal 
   };
 }
 
-/** The agent is shutting down (`forMs` Infinity), or the store was stepped down for that long. */
-export function draining(store: string, forMs = Infinity): Refusal {
+/**
+ * The agent is shutting down (`forMs` Infinity), or the store was stepped down for that long; while
+ * `writing` is not null, somebody still writes, for at most `leftMs` more.
+ */
+export function draining(
+  store: string,
+  forMs = Infinity,
+  writing: { pid: number; leftMs: number } | null = null,
+): Refusal {
   if (forMs === Infinity) {
     return {
       kind: "draining",
@@ -132,6 +138,16 @@ export function draining(store: string, forMs = Infinity): Refusal {
     };
   }
   const retryAfterMs = Math.max(1, Math.ceil(forMs));
+  if (writing !== null) {
+    const left = writing.leftMs === Infinity ? "" : ` for at most ${seconds(writing.leftMs)} more`;
+    return {
+      kind: "draining",
+      message:
+        `Cannot guard store ${store}: process ${writing.pid} writes${left} before this node ` +
+        "steps down from it; send the write to another node then",
+      retryAfterMs,
+    };
+  }
   return {
     kind: "draining",
     message: `Cannot guard store ${store}: an operator had this node step down from it, for ` +
@@ -176,5 +192,5 @@ export function limit(store: string, reason: string): Refusal {
 const CLIENTS_RETRY_MS = 1_000;
 
 function seconds(ms: number): string {
-  return ms < 1_000 ? `${ms} ms` : `${(ms / 1_000).toFixed(1)} s`;
+  return ms < 1_000 ? `${Math.max(0, Math.ceil(ms))} ms` : `${(ms / 1_000).toFixed(1)} s`;
 }

@@ -136,7 +136,7 @@ function finish(
   context: LeaseContext,
   out: LeaseOutput[],
 ): LeaseState {
-  out.push({ type: "released", clean: state.clean, epoch: state.epoch });
+  out.push({ type: "released", clean: state.clean, deleted: expect > 0, epoch: state.epoch });
   // A coordinator that lost its past is put right by an operator, not by asking it again at once.
   const pauseMs = state.reason === STALE ? context.timing.ttlMs : 0;
   return idle(state, { retryAtMs: nowMs + pauseMs, expect });

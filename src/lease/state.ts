@@ -228,7 +228,16 @@ export type LeaseNote =
   | { readonly type: "proven"; readonly seq: number; readonly tookMs: number }
   | { readonly type: "lost"; readonly reason: LossReason; readonly epoch: number }
   | { readonly type: "foreign"; readonly duplicate: boolean; readonly renews: boolean }
-  | { readonly type: "released"; readonly clean: boolean; readonly epoch: number }
+  /**
+   * Given up. `clean`: its record is closed, so the next holder owes no grace; `deleted`: its entry is
+   * gone, and not left to age out.
+   */
+  | {
+    readonly type: "released";
+    readonly clean: boolean;
+    readonly deleted: boolean;
+    readonly epoch: number;
+  }
   /** It is refused to us for far longer than an entry that nobody renews can live. */
   | { readonly type: "stuck"; readonly forMs: number }
   /** A request that a caller may be waiting for had no answer. */

@@ -10,15 +10,13 @@ import { initialLease } from "./acquire.ts";
 import * as commit from "./commit.ts";
 import type { Holder } from "./errors.ts";
 import * as granted from "./granted.ts";
-import { Grants } from "./grants.ts";
-import { isOpen } from "./keep.ts";
-import { Locks } from "./locks.ts";
+import { isOpen, isValid } from "./keep.ts";
 import * as queue from "./queue.ts";
 import * as notes from "./notes.ts";
-import type { LeaseContext, LeaseState } from "./state.ts";
+import type { LeaseContext, LeaseEvent, LeaseState } from "./state.ts";
 import { wakeAtMs } from "./step.ts";
 import type { StoreEffect, StoreEvent } from "./store_events.ts";
-import type { Moment, StoreOptions, StoreState } from "./store_state.ts";
+import { type Moment, type StoreOptions, StoreState } from "./store_state.ts";
 import { deadlineMs } from "./timing.ts";
 
 /** A store's state as others see it. */
@@ -39,36 +37,15 @@ export class Store {
   pinned: boolean;
   /** How many watches want it. */
   watchers = 0;
-  #state: StoreState;
+  readonly #state: StoreState;
   /** When the tick that is on its way comes. */
   #armedMs = Infinity;
 
   constructor(code: string, options: StoreOptions) {
     this.pinned = options.pinned ?? false;
-    this.#state = {
-      code,
-      lease: initialLease({
-        stranger: options.stranger ?? false,
-        graceUntilMs: options.graceUntilMs ?? 0,
-      }),
-      queue: new Map(),
-      passing: new Map(),
-      grants: new Grants(),
-      locks: new Locks(),
-      asks: [],
-      resolved: false,
-      provenSeq: 0,
-      lastAskedMs: options.nowMs,
-      blocked: null,
-      stale: null,
-      newerOnDisk: 0,
-      // By an earlier agent of this host, for all we know.
-      passed: true,
-      probeAtMs: 0,
-      deferred: false,
-      dueMs: Infinity,
-    };
-    this.#state.grants.linger(options.lingerUntilMs ?? 0);
+    const { stranger = false, graceUntilMs = 0, lingerUntilMs = 0, nowMs } = options;
+    this.#state = new StoreState(code, initialLease({ stranger, graceUntilMs }), nowMs);
+    if (lingerUntilMs > 0) this.#state.grants.linger(lingerUntilMs);
   }
 
   get code(): string {
@@ -82,17 +59,18 @@ export class Store {
 
   /** How many guards wait. */
   get waiting(): number {
-    return this.#state.queue.size + this.#state.passing.size;
+    const { traffic } = this.#state;
+    return traffic === null ? 0 : traffic.queue.size + traffic.passing.size;
   }
 
   /** How many grants are permissions now. */
   get granted(): number {
-    return this.#state.grants.liveCount;
+    return this.#state.traffic?.grants.liveCount ?? 0;
   }
 
   /** How many grants their clients have not let go of, permissions or not. */
   get unfinished(): number {
-    return this.#state.grants.all.size;
+    return this.#state.traffic?.grants.all.size ?? 0;
   }
 
   /** Whether an attempt to hold it was answered, so that its state can be told from memory. */
@@ -130,10 +108,19 @@ export class Store {
     return holder === null ? { ...none, state: "free" } : { ...none, state: "other", holder };
   }
 
+  /** What it counts as, from memory: ours is held or waits for record or grace. */
+  standing(nowMs: number, context: LeaseContext): "held" | "waiting" | "foreign" | "none" {
+    const { lease } = this.#state;
+    if (lease.phase === "ours" && isValid(lease, nowMs, context)) {
+      return this.held(nowMs, context) ? "held" : "waiting";
+    }
+    return knownHolder(lease) === null ? "none" : "foreign";
+  }
+
   /** Why a grant is none any more, in words; null while it is one. */
   lossOf(id: number, nowMs: number, context: LeaseContext): string | null {
-    const { lease, grants } = this.#state;
-    const grant = grants.all.get(id);
+    const { lease, traffic } = this.#state;
+    const grant = traffic?.grants.all.get(id);
     if (grant === undefined) return null;
     if (grant.lost !== null) return granted.LOSS[grant.lost];
     // The deadline is compared at use: the loss may not have been noticed yet.
@@ -143,15 +130,16 @@ export class Store {
 
   /** Whether nothing of it needs to be kept: no hold, nobody waiting, nobody interested. */
   forgettable(nowMs: number, context: LeaseContext): boolean {
-    const { lease, grants, asks, blocked } = this.#state;
+    const { lease, traffic, blocked } = this.#state;
     return (lease.phase === "idle" || lease.phase === "foreign") && blocked === null &&
-      !this.#wanted(nowMs, context) && asks.length === 0 && !grants.mayStillWrite(nowMs) &&
+      !this.#wanted(nowMs, context) &&
+      (traffic === null || traffic.asks.length === 0 && !traffic.grants.mayStillWrite(nowMs)) &&
       nowMs >= lease.graceUntilMs && !lease.stranger;
   }
 
   /** What an event leads to. `nowMs` is CLOCK_BOOTTIME, read before any effect is carried out. */
   handle(event: StoreEvent, nowMs: number, context: LeaseContext): StoreEffect[] {
-    const m = this.#moment(nowMs, context);
+    const m = new Now(this.#state, nowMs, context);
     // Compared at use, like every deadline: no tick may have come yet.
     if (m.store.blocked !== null && nowMs >= m.store.blocked.untilMs) m.store.blocked = null;
     const wasOpen = isOpen(this.#state.lease, nowMs, context);
@@ -169,22 +157,11 @@ export class Store {
     return m.out;
   }
 
-  #moment(nowMs: number, context: LeaseContext): Moment {
-    const store = this.#state;
-    const m: Moment = {
-      store,
-      nowMs,
-      context,
-      out: [],
-      stepLease: (event) => notes.stepLease(m, event),
-    };
-    return m;
-  }
-
   #on(m: Moment, event: Exclude<StoreEvent, { type: "lease" }>): void {
     switch (event.type) {
       case "tick":
         if (m.nowMs >= this.#armedMs) this.#armedMs = Infinity;
+        m.store.rest(m.nowMs);
         return notes.sweep(m);
       case "connected":
         return;
@@ -210,7 +187,7 @@ export class Store {
         if (event.free) m.store.passed = false;
         return;
       case "drain":
-        return notes.onDrain(m, event.reason, event.forMs);
+        return notes.onDrain(m, event);
       case "drain_over":
         return notes.beginHoldOff(m);
     }
@@ -227,17 +204,20 @@ export class Store {
   }
 
   #wanted(nowMs: number, context: LeaseContext): boolean {
-    const { blocked, queue: waiting, passing, grants, lastAskedMs } = this.#state;
+    const { blocked, traffic, lastAskedMs } = this.#state;
     if (blocked !== null) return false;
-    return this.pinned || this.watchers > 0 || waiting.size > 0 || passing.size > 0 ||
-      grants.all.size > 0 ||
-      nowMs - lastAskedMs < context.timing.interestMs;
+    if (this.pinned || this.watchers > 0) return true;
+    if (nowMs - lastAskedMs < context.timing.interestMs) return true;
+    if (traffic === null) return false;
+    const { queue: waiting, passing, grants } = traffic;
+    return waiting.size > 0 || passing.size > 0 || grants.all.size > 0;
   }
 
   /** Whether a clean release now could overtake a write of ours, or of those who ran here before us. */
   #mayStillWrite(nowMs: number): boolean {
-    const { lease, grants } = this.#state;
-    return grants.mayStillWrite(nowMs) || (lease.phase === "ours" && lease.awaited !== null);
+    const { lease, traffic } = this.#state;
+    return (traffic?.grants.mayStillWrite(nowMs) ?? false) ||
+      (lease.phase === "ours" && lease.awaited !== null);
   }
 
   /** Tries to hold a wanted store; gives an unwanted one back once no write of ours can run. */
@@ -250,8 +230,9 @@ export class Store {
       return;
     }
     if (lease.phase !== "ours") return;
-    granted.warn(m);
-    if (wanted || lease.releaseReason !== null || store.passing.size > 0) return;
+    if (store.traffic !== null) granted.warn(m);
+    if (wanted || lease.releaseReason !== null) return;
+    if (store.traffic !== null && store.traffic.passing.size > 0) return;
     if (context.rules.drainFirst && (this.#mayStillWrite(nowMs) || granted.awaitLock(m))) return;
     m.stepLease({ type: "release", reason: store.blocked?.reason ?? "idle" });
   }
@@ -278,18 +259,37 @@ export class Store {
   #nextMs(m: Moment): number {
     const { store, nowMs, context } = m;
     const wanted = this.#wanted(nowMs, context);
-    let atMs = Math.min(store.dueMs, store.blocked?.untilMs ?? Infinity, granted.warnAtMs(m));
+    let atMs = Math.min(store.dueMs, store.blocked?.untilMs ?? Infinity);
+    if (store.traffic !== null) atMs = Math.min(atMs, granted.warnAtMs(m));
     if (store.lease.phase === "ours" || (wanted && context.connected && !store.deferred)) {
       atMs = Math.min(atMs, wakeAtMs(store.lease, context));
     }
-    if (!wanted && store.grants.lingerUntilMs > nowMs) {
-      atMs = Math.min(atMs, store.grants.lingerUntilMs);
+    if (!wanted && store.traffic !== null && store.traffic.grants.lingerUntilMs > nowMs) {
+      atMs = Math.min(atMs, store.traffic.grants.lingerUntilMs);
     }
     if (wanted && !this.pinned && this.watchers === 0) {
       const endsMs = store.lastAskedMs + context.timing.interestMs;
       if (endsMs > nowMs) atMs = Math.min(atMs, endsMs);
     }
     return atMs;
+  }
+}
+
+/** One event being handled. */
+class Now implements Moment {
+  readonly store: StoreState;
+  readonly nowMs: number;
+  readonly context: LeaseContext;
+  readonly out: StoreEffect[] = [];
+
+  constructor(store: StoreState, nowMs: number, context: LeaseContext) {
+    this.store = store;
+    this.nowMs = nowMs;
+    this.context = context;
+  }
+
+  stepLease(event: LeaseEvent): void {
+    notes.stepLease(this, event);
   }
 }
 

@@ -16,6 +16,8 @@ export interface GuardRequest {
   readonly passLock: boolean;
   /** The process that asked. */
   readonly pid: number;
+  /** Its end of the connection, as the host's memory names it. */
+  readonly socket?: number;
 }
 
 /** Why a lock could not be had. */
@@ -49,7 +51,13 @@ export type StoreEvent =
     readonly error: string | null;
   }
   /** Stop granting, let grants finish, release; not wanted again for `forMs` after that. */
-  | { readonly type: "drain"; readonly reason: string; readonly forMs: number }
+  | {
+    readonly type: "drain";
+    readonly reason: string;
+    readonly forMs: number;
+    /** Until when grants may finish; only told to people. */
+    readonly finishByMs?: number;
+  }
   /** Nobody waits for the drain any more: `forMs` begins, released or not. */
   | { readonly type: "drain_over" };
 
@@ -82,6 +90,7 @@ export type StoreEffect =
     readonly guardId: number;
     readonly epoch: number;
     readonly pid: number;
+    readonly socket?: number;
     /** How long what its client may leave running can write at most, once neither of us is there. */
     readonly lingerMs: number;
   }

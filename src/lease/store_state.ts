@@ -3,15 +3,13 @@
  * @module
  */
 import type { Guard } from "./gates.ts";
-import type { Grants } from "./grants.ts";
-import type { Locks } from "./locks.ts";
+import { Grants } from "./grants.ts";
+import { Locks } from "./locks.ts";
 import type { LeaseContext, LeaseEvent, LeaseState } from "./state.ts";
 import type { StoreEffect } from "./store_events.ts";
 
-/** The mutable state of one store. Only the modules of the core touch it. */
-export interface StoreState {
-  readonly code: string;
-  lease: LeaseState;
+/** What somebody wants of one store, or has of it. */
+export interface Traffic {
   /** Guards that wait for turn, lease or grace, in order of arrival. */
   queue: Map<number, Guard>;
   /** Guards between gates 5 and 7. */
@@ -20,25 +18,92 @@ export interface StoreState {
   readonly locks: Locks;
   /** First questions whether it is held. */
   readonly asks: { readonly id: number; readonly answerByMs: number }[];
+}
+
+/** The mutable state of one store. Only the modules of the core touch it. */
+export class StoreState {
+  readonly code: string;
+  lease: LeaseState;
   /** Whether an attempt to hold it was ever answered, so that its state can be told from memory. */
-  resolved: boolean;
+  resolved = false;
   /** The newest write acknowledged in time. */
-  provenSeq: number;
+  provenSeq = 0;
   lastAskedMs: number;
   /** Set while nothing is granted because the store is drained. */
-  blocked: Blocked | null;
+  blocked: Blocked | null = null;
   /** An epoch of ours that was found to be stale, while it is being given back. */
-  stale: { readonly epoch: number; readonly recorded: number } | null;
+  stale: { readonly epoch: number; readonly recorded: number } | null = null;
   /** The newest epoch above ours that the disk has shown; 0 for none. */
-  newerOnDisk: number;
-  /** Whether a client was passed the lock since it was last seen free: a child may have it still. */
-  passed: boolean;
+  newerOnDisk = 0;
+  /**
+   * Whether a client was passed the lock since it was last seen free: a child may have it still. At
+   * first: of an earlier agent of this host, for all we know.
+   */
+  passed = true;
   /** When to see again whether the lock is free. */
-  probeAtMs: number;
+  probeAtMs = 0;
   /** Whether an attempt to acquire waits for room. */
-  deferred: boolean;
+  deferred = false;
   /** The earliest time at which a guard, a verify or a question has waited long enough. */
-  dueMs: number;
+  dueMs = Infinity;
+  #traffic: Traffic | null = null;
+  #lastLockId = 0;
+
+  constructor(code: string, lease: LeaseState, nowMs: number) {
+    this.code = code;
+    this.lease = lease;
+    this.lastAskedMs = nowMs;
+  }
+
+  /** Null while nobody wants or has anything: most of very many stores, most of the time. */
+  get traffic(): Traffic | null {
+    return this.#traffic;
+  }
+
+  get queue(): Map<number, Guard> {
+    return this.#busy.queue;
+  }
+
+  set queue(queue: Map<number, Guard>) {
+    this.#busy.queue = queue;
+  }
+
+  get passing(): Map<number, Guard> {
+    return this.#busy.passing;
+  }
+
+  get grants(): Grants {
+    return this.#busy.grants;
+  }
+
+  get locks(): Locks {
+    return this.#busy.locks;
+  }
+
+  get asks(): Traffic["asks"] {
+    return this.#busy.asks;
+  }
+
+  /** Lets go of what is needed for traffic, if there is none any more. */
+  rest(nowMs: number): void {
+    if (this.#traffic === null) return;
+    const { queue, passing, grants, locks, asks } = this.#traffic;
+    if (queue.size > 0 || passing.size > 0 || asks.length > 0) return;
+    if (grants.mayStillWrite(nowMs) || grants.verifies.length > 0 || locks.size > 0) return;
+    // A lock's number is never used again: something that was heard of it may be on its way.
+    this.#lastLockId = locks.lastId;
+    this.#traffic = null;
+  }
+
+  get #busy(): Traffic {
+    return this.#traffic ??= {
+      queue: new Map(),
+      passing: new Map(),
+      grants: new Grants(),
+      locks: new Locks(this.#lastLockId),
+      asks: [],
+    };
+  }
 }
 
 /** A drain: nothing is granted while it lasts. */
@@ -48,6 +113,8 @@ export interface Blocked {
   readonly forMs: number;
   /** When that is over; Infinity while it is not released. */
   readonly untilMs: number;
+  /** Until when grants may finish, where that is known. */
+  readonly finishByMs?: number;
 }
 
 /** What is known of a store when somebody first asks about it. */

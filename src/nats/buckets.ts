@@ -73,7 +73,11 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
   const tenures = await findOrCreate(options, created, {
     bucket: tenuresOf(bucket),
     sibling: bucket,
-    config: (replicas) => Promise.resolve(tenuresConfig(bucket, { replicas })),
+    config: (replicas) =>
+      Promise.resolve(tenuresConfig(bucket, {
+        replicas,
+        firstSeq: options.choosesFirst ? firstRevision(options.wallMs(), 0) : undefined,
+      })),
   });
   const aheadMs = aheadOf(tenures, askedMs, options.wallMs());
   const leases = await findOrCreate(options, created, {

@@ -23,8 +23,6 @@ import {
 } from "./wire.ts";
 
 const DEFAULT_BUCKET = "leases";
-const NOTHING = new Uint8Array(0);
-const encoder = new TextEncoder();
 
 /** A {@linkcode Coordinator} on NATS. */
 export class NatsCoordinator implements Coordinator {
@@ -33,7 +31,7 @@ export class NatsCoordinator implements Coordinator {
   readonly #tenures: string;
   readonly #entryReads: string;
   readonly #tenureReads: string;
-  readonly #node: Uint8Array;
+  readonly #node: string;
   readonly #entryHeaders: HeaderTemplate;
   readonly #deleteHeaders: HeaderTemplate;
   readonly #tenureHeaders = new HeaderTemplate();
@@ -55,7 +53,7 @@ export class NatsCoordinator implements Coordinator {
     this.#tenures = keyPrefix(tenuresOf(bucket));
     this.#entryReads = readSubject(bucket);
     this.#tenureReads = readSubject(tenuresOf(bucket));
-    this.#node = encoder.encode(node);
+    this.#node = node;
     this.#entryHeaders = new HeaderTemplate({
       "Zit-Incarnation": incarnation,
       ...(address === null ? {} : { "Zit-Address": address }),
@@ -121,7 +119,7 @@ export class NatsCoordinator implements Coordinator {
   deleteEntry(store: string, expect: number, done: (outcome: Outcome<number>) => void): void {
     this.#send(store, {
       subject: this.#entries + store,
-      payload: NOTHING,
+      payload: "",
       headers: this.#deleteHeaders.expecting(expect),
       decode: decodeWrite,
       done,
@@ -131,7 +129,7 @@ export class NatsCoordinator implements Coordinator {
   readEntry(store: string, done: (outcome: Outcome<EntryRead>) => void): void {
     this.#send(store, {
       subject: this.#entryReads,
-      payload: encoder.encode(`{"last_by_subj":"${this.#entries}${store}"}`),
+      payload: `{"last_by_subj":"${this.#entries}${store}"}`,
       decode: decodeEntry,
       done,
     });
@@ -140,7 +138,7 @@ export class NatsCoordinator implements Coordinator {
   readTenure(store: string, done: (outcome: Outcome<TenureRead>) => void): void {
     this.#send(store, {
       subject: this.#tenureReads,
-      payload: encoder.encode(`{"last_by_subj":"${this.#tenures}${store}"}`),
+      payload: `{"last_by_subj":"${this.#tenures}${store}"}`,
       decode: decodeTenure,
       done,
     });

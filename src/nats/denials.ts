@@ -2,10 +2,10 @@
  * What the server does not let this agent's user do, found out by trying it, and when it may again.
  * @module
  */
-import type { NatsConnection } from "@nats-io/transport-node";
+import type { MsgHdrs, NatsConnection } from "@nats-io/transport-node";
 import type { Finding } from "./setup_error.ts";
 import { tenuresOf } from "./stream_config.ts";
-import { keyPrefix, RawHeaders, readSubject } from "./wire.ts";
+import { keyPrefix, readSubject } from "./wire.ts";
 
 /** Something that the server just refused to do for us. */
 export interface Denial {
@@ -28,10 +28,13 @@ const PROBE_KEY = "=probe";
  * Makes a write that no server can accept, for two reasons: it is for a stream of another name, and it
  * expects a revision that no key ever has. So it stores nothing, and answers whether it may be sent.
  */
-const IMPOSSIBLE = new RawHeaders(
+const IMPOSSIBLE = new TextEncoder().encode(
   "NATS/1.0\r\nNats-Expected-Stream: no-stream-has-this-name\r\n" +
     `Nats-Expected-Last-Subject-Sequence: ${Number.MAX_SAFE_INTEGER}\r\n\r\n`,
 );
+
+/** Headers as the library takes them: it asks for their bytes alone. */
+const IMPOSSIBLE_HEADERS = { encode: () => IMPOSSIBLE } as unknown as MsgHdrs;
 
 /** Something that an agent cannot do without. */
 interface Need {
@@ -169,7 +172,7 @@ async function isDenied(
   try {
     await nc.request(subject, payload, {
       timeout: PROBE_TIMEOUT_MS,
-      ...(write ? { headers: IMPOSSIBLE.asOption() } : {}),
+      ...(write ? { headers: IMPOSSIBLE_HEADERS } : {}),
     });
     return false;
   } catch (error) {

@@ -23,11 +23,10 @@ export interface HistoryRequest {
 export function readHistory(requests: Requests, request: HistoryRequest): void {
   const { readSubject, key, done } = request;
   const revisions: TenureRevision[] = [];
-  const encoder = new TextEncoder();
   function next(seq: number): void {
     requests.send<TenureRevision | null>({
       subject: readSubject,
-      payload: encoder.encode(`{"seq":${seq},"next_by_subj":"${key}"}`),
+      payload: `{"seq":${seq},"next_by_subj":"${key}"}`,
       decode: decodeRevision,
       done(outcome) {
         if (outcome.kind !== "ok") return done(outcome);

@@ -146,7 +146,7 @@ export class Keeper {
     if (this.#stopped || !link.isUp) return await link.close(STOPPING);
     this.#refused = null;
     const session = new Session(link, this.#options, {
-      onTenure: (store, record) => this.#listener.onTenure(store, record),
+      onTenure: (...told) => this.#listener.onTenure(...told),
       onTrouble: () => this.#pause.cutSoon(),
       onAnswer: (subject) => this.#denials.allow(subject),
     });
@@ -217,6 +217,7 @@ export class Keeper {
     const followed = "seq" in position;
     this.#position = followed ? position : null;
     this.#fit(session, inspection, followed ? [] : [position]);
+    void session.askSyncing();
     return followed && this.#denials.finding === null ? LOOK_MS : LOOK_FAULT_MS;
   }
 
@@ -244,8 +245,8 @@ export class Keeper {
 
   /** All is well but for the warnings. */
   #fit(session: Session, inspection: Inspection, more: readonly Finding[]): void {
-    const version = session.versionWarning === null ? [] : [session.versionWarning];
-    const warnings = [...version, ...inspection.warnings, ...more];
+    const servers = [session.versionWarning, session.syncWarning].filter((found) => found !== null);
+    const warnings = [...servers, ...inspection.warnings, ...more];
     const changed = JSON.stringify(warnings) !== JSON.stringify(this.#warnings) ||
       this.#told.size > 0;
     this.#warnings = warnings;
@@ -273,6 +274,7 @@ export class Keeper {
     session.open(ttlMs);
     this.#ready = true;
     this.#dialer.succeeded(session.link);
+    if (fresh) this.#told.clear(); // It is up: that it goes down once more is news.
     const { server, serverVersion } = session.link;
     this.#listener.onReady({ ttlMs, server, serverVersion, warnings: this.#warnings, created });
     if (fresh) this.#listener.onConnection(true);

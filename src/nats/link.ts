@@ -10,7 +10,8 @@ import {
 } from "@nats-io/transport-node";
 import type { Credentials } from "./credentials.ts";
 import type { Denial } from "./denials.ts";
-import { dial } from "./transport.ts";
+import { SYNC_QUESTION } from "./syncing.ts";
+import { dial, type Transport } from "./transport.ts";
 
 /** How long a dial to one server may take, its TLS and authentication included, in milliseconds. */
 const DIAL_TIMEOUT_MS = 2_000;
@@ -38,6 +39,8 @@ interface Internals {
 /** A connection that is up, or was. */
 export class Link {
   readonly nc: NatsConnection;
+  /** The way past the library. */
+  readonly transport: Transport;
   /** Resolves with the reason when the connection is down, for good. */
   readonly down: Promise<string>;
   /** The server's URL, without credentials. */
@@ -56,7 +59,7 @@ export class Link {
   /** Dials the servers, in random order, each once. Rejects with why the last one failed. */
   static async open(options: LinkOptions): Promise<Link> {
     const { authenticators, tls } = options.credentials;
-    const nc = await dial({
+    const { nc, transport } = await dial({
       servers: [...options.servers],
       name: options.name,
       authenticator: authenticators,
@@ -69,15 +72,16 @@ export class Link {
       ignoreAuthErrorAbort: true,
       noAsyncTraces: true,
     });
-    return new Link(nc);
+    return new Link(nc, transport);
   }
 
-  private constructor(nc: NatsConnection) {
+  private constructor(nc: NatsConnection, transport: Transport) {
     const { protocol } = nc as unknown as Internals;
     if (typeof protocol?.connected !== "boolean") {
       throw new Error("The NATS client library no longer tells whether it is connected");
     }
     this.nc = nc;
+    this.transport = transport;
     this.#protocol = protocol as { connected: boolean };
     this.server = `nats://${nc.getServer()}`;
     this.serverVersion = nc.info?.version ?? "unknown";
@@ -128,8 +132,9 @@ export class Link {
         return this.#ending(`${this.server} closed the connection`);
       case "error":
         if (status.error instanceof PermissionViolationError) {
-          // They only make us notice sooner: nothing fails without them.
-          if (status.error.subject.startsWith(STREAM_ADVISORIES)) return;
+          // Nothing fails without them: they make us notice sooner, or warn.
+          const { subject } = status.error;
+          if (subject.startsWith(STREAM_ADVISORIES) || subject === SYNC_QUESTION) return;
           this.forbidden = status.error.message;
           this.#deniedHook?.(status.error);
         } else {

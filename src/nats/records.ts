@@ -18,7 +18,6 @@ const Tenure = v.object({
 });
 
 const decoder = new TextDecoder();
-const encoder = new TextEncoder();
 
 /** The record in a stored value, or null for anything that is not one. Members unknown to us are dropped. */
 export function parseTenure(data: Uint8Array): TenureRecord | null {
@@ -32,7 +31,7 @@ export function parseTenure(data: Uint8Array): TenureRecord | null {
   return result.success ? result.output : null;
 }
 
-/** The bytes of a record. */
-export function formatTenure(record: TenureRecord): Uint8Array {
-  return encoder.encode(JSON.stringify(record));
+/** A record's text. */
+export function formatTenure(record: TenureRecord): string {
+  return JSON.stringify(record);
 }

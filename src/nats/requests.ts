@@ -3,24 +3,27 @@
  * each answered, timed out or cut off exactly once.
  * @module
  */
-import { createInbox, type Msg, type NatsConnection } from "@nats-io/transport-node";
+import { createInbox, type NatsConnection } from "@nats-io/transport-node";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { Outcome } from "../ports/coordinator.ts";
-import type { RawHeaders } from "./wire.ts";
+import { atTurnEnd } from "../sys/turn.ts";
+import type { Reply } from "./reply_reader.ts";
+import type { Transport } from "./transport.ts";
 
 /** What is to be sent. */
 export interface Request<T> {
   readonly subject: string;
-  readonly payload: Uint8Array;
-  readonly headers?: RawHeaders;
+  readonly payload: string;
+  /** The whole block, in ASCII. */
+  readonly headers?: string;
   /** Reads the answer. A function of the module, so that a request costs no closure. */
-  decode(reply: Msg): Outcome<T>;
+  decode(reply: Reply): Outcome<T>;
   done(outcome: Outcome<T>): void;
 }
 
 interface Pending {
   readonly subject: string;
-  readonly decode: (reply: Msg) => Outcome<unknown>;
+  readonly decode: (reply: Reply) => Outcome<unknown>;
   readonly done: (outcome: Outcome<never>) => void;
   readonly deadlineMs: number;
 }
@@ -28,6 +31,7 @@ interface Pending {
 /** What a table of requests needs. */
 export interface RequestsOptions {
   readonly nc: NatsConnection;
+  readonly transport: Transport;
   /** Whether what is published now goes to a live connection, and not to one that is yet to come. */
   isUp(): boolean;
   readonly clock: Clock;
@@ -48,6 +52,8 @@ export class Requests {
   readonly #prefix = createInbox() + ".";
   readonly #timedOut: Outcome<never>;
   #lastId = 0;
+  /** Commands of this turn of the event loop. */
+  #unsent = "";
   #timerSet = false;
   #ended: string | null = null;
 
@@ -57,11 +63,9 @@ export class Requests {
       kind: "unknown",
       reason: `no answer from the coordinator within ${options.timeoutMs} ms`,
     };
-    options.nc.subscribe(this.#prefix + "*", {
-      callback: (error, message) => {
-        if (error === null) this.#answered(message);
-      },
-    });
+    // The library knows of the subscription, but not of what comes by it.
+    options.transport.takeReplies(this.#prefix, (id, reply) => this.#answered(id, reply));
+    options.nc.subscribe(this.#prefix + "*", { callback: () => {} });
   }
 
   /** How many await their answer. */
@@ -69,28 +73,30 @@ export class Requests {
     return this.#pending.size;
   }
 
-  /** Sends at once, or not at all; `done` is called exactly once, later. */
+  /**
+   * Sends in this turn of the event loop, with whatever else it sends, or not at all; `done` is called
+   * exactly once, later.
+   */
   send<T>(request: Request<T>): void {
-    const { nc, isUp, clock, timeoutMs } = this.#options;
+    const { isUp, clock, timeoutMs } = this.#options;
     if (this.#ended !== null || !isUp()) {
       refuse(request.done, this.#ended ?? "not connected to the coordinator");
       return;
     }
     const id = ++this.#lastId;
-    try {
-      nc.publish(request.subject, request.payload, {
-        reply: this.#prefix + id,
-        headers: request.headers?.asOption(),
-      });
-    } catch (error) {
-      refuse(request.done, `cannot send to the coordinator: ${(error as Error).message}`);
-      return;
-    }
+    if (this.#unsent === "") atTurnEnd("send", this.#flush);
+    this.#unsent += commandOf(request, this.#prefix + id);
     const deadlineMs = clock.bootMs() + timeoutMs;
     const { subject, decode, done } = request;
     this.#pending.set(id, { subject, decode, done, deadlineMs });
     if (!this.#timerSet) this.#setTimer(timeoutMs);
   }
+
+  readonly #flush = (): void => {
+    const commands = this.#unsent;
+    this.#unsent = "";
+    if (this.#ended === null) this.#options.transport.write(commands);
+  };
 
   /** Cuts off: all in flight become unknown now, later answers are dropped, nothing more is sent. */
   end(reason: string): void {
@@ -113,8 +119,7 @@ export class Requests {
     for (const [_, { done }] of all) finish(done, outcome);
   }
 
-  #answered(reply: Msg): void {
-    const id = Number(reply.subject.slice(this.#prefix.length));
+  #answered(id: number, reply: Reply): void {
     const pending = this.#pending.get(id);
     if (pending === undefined) return; // Too late: given up on, and its outcome told as unknown.
     this.#pending.delete(id);
@@ -144,6 +149,14 @@ export class Requests {
     // What an outcome's receiver sent in turn may have set the timer already.
     if (oldest !== undefined && !this.#timerSet) this.#setTimer(oldest.deadlineMs - nowMs);
   }
+}
+
+/** A publication, as the protocol has it. */
+function commandOf({ subject, payload, headers }: Request<unknown>, replyTo: string): string {
+  const bytes = Buffer.byteLength(payload);
+  if (headers === undefined) return `PUB ${subject} ${replyTo} ${bytes}\r\n${payload}\r\n`;
+  const { length } = headers;
+  return `HPUB ${subject} ${replyTo} ${length} ${length + bytes}\r\n${headers}${payload}\r\n`;
 }
 
 /**

@@ -10,6 +10,7 @@ import type { NatsOptions } from "./options.ts";
 import { Requests } from "./requests.ts";
 import type { Finding } from "./setup_error.ts";
 import { tenuresOf } from "./stream_config.ts";
+import { askSyncing } from "./syncing.ts";
 import { startsAnywhere } from "./versions.ts";
 import { TenureWatch, type WatchPosition } from "./watch.ts";
 import { streamOf } from "./wire.ts";
@@ -32,7 +33,7 @@ export function requestTimeoutMs(ttlMs: number): number {
 
 /** What a session reports. */
 export interface SessionHooks {
-  onTenure(store: string, record: TenureRecord): void;
+  onTenure(store: string, record: TenureRecord, revision: number): void;
   /** The buckets may not be what they were. */
   onTrouble(): void;
   /** A request on the subject was answered, whatever the answer. */
@@ -46,12 +47,16 @@ export class Session {
   requests: Requests | null = null;
   /** What is to be said of the server's version. */
   versionWarning: Finding | null = null;
+  /** What is to be said of how often the servers write to disk, as they told last. */
+  syncWarning: Finding | null = null;
   /** The newest round trip, in milliseconds. */
   rttMs: number | null = null;
   readonly #options: NatsOptions & { readonly bucket: string };
   readonly #hooks: SessionHooks;
   readonly #watch: TenureWatch;
   #jsm: JetStreamManager | null = null;
+  /** Whether the servers tell us how often they sync; not asked again where they do not. */
+  #tellsSyncing = true;
   #cancelRtt: () => void = () => {};
 
   constructor(
@@ -62,7 +67,11 @@ export class Session {
     this.link = link;
     this.#options = options;
     this.#hooks = hooks;
-    this.#watch = new TenureWatch(link.nc, tenuresOf(options.bucket), hooks.onTenure);
+    this.#watch = new TenureWatch(link.nc, {
+      bucket: tenuresOf(options.bucket),
+      incarnation: options.incarnation,
+      onTenure: hooks.onTenure,
+    });
     this.#heed(options.bucket);
     this.#heed(tenuresOf(options.bucket));
   }
@@ -92,12 +101,23 @@ export class Session {
     });
   }
 
+  /** Asks how often the servers sync, which nothing waits for: news are told as trouble is. */
+  async askSyncing(): Promise<void> {
+    if (!this.#tellsSyncing) return;
+    const { told, finding } = await askSyncing(this.link.nc);
+    this.#tellsSyncing = told;
+    if (!told || finding?.message === this.syncWarning?.message) return;
+    this.syncWarning = finding;
+    this.#hooks.onTrouble();
+  }
+
   /** Lets requests through. */
   open(ttlMs: number): void {
     if (this.requests !== null || !this.link.isUp) return;
     const { clock, timers } = this.#options;
     this.requests = new Requests({
       nc: this.link.nc,
+      transport: this.link.transport,
       isUp: () => this.link.isUp,
       clock,
       timers,

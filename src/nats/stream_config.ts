@@ -55,7 +55,7 @@ export function leasesConfig(
 /** What a tenures bucket is created with. */
 export function tenuresConfig(
   bucket: string,
-  options: { replicas: number },
+  options: { replicas: number; firstSeq?: number },
 ): Partial<StreamConfig> & { name: string } {
   return {
     ...common(tenuresOf(bucket), options.replicas),
@@ -63,6 +63,8 @@ export function tenuresConfig(
     max_msgs_per_subject: TENURE_HISTORY,
     max_age: 0,
     duplicate_window: nanos(DUPLICATE_WINDOW_MS),
+    // Made again, it gives no revision for the second time that somebody may still expect.
+    ...(options.firstSeq === undefined ? {} : { first_seq: options.firstSeq }),
   };
 }
 

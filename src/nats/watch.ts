@@ -15,7 +15,36 @@ export interface WatchPosition {
   /** When the stream was made. */
   readonly created: string;
   /** The sequence seen last. */
-  seq: number;
+  readonly seq: number;
+}
+
+/** A position that moves on; most sequences are passed over unread. */
+class Moving implements WatchPosition {
+  readonly created: string;
+  readonly #startSeq: number;
+  #last: JsMsg | null = null;
+
+  constructor(created: string, startSeq: number) {
+    this.created = created;
+    this.#startSeq = startSeq;
+  }
+
+  get seq(): number {
+    return this.#last?.seq ?? this.#startSeq;
+  }
+
+  saw(message: JsMsg): void {
+    this.#last = message;
+  }
+}
+
+/** What is followed, for whom. */
+export interface WatchOptions {
+  /** The tenures bucket. */
+  readonly bucket: string;
+  /** Ours: what we wrote ourselves is not told. */
+  readonly incarnation: string;
+  onTenure(store: string, record: TenureRecord, revision: number): void;
 }
 
 /** Follows one tenures bucket on one connection. */
@@ -23,20 +52,18 @@ export class TenureWatch {
   readonly #nc: NatsConnection;
   readonly #stream: string;
   readonly #prefix: string;
-  readonly #onTenure: (store: string, record: TenureRecord) => void;
+  readonly #own: Uint8Array;
+  readonly #onTenure: WatchOptions["onTenure"];
   #messages: ConsumerMessages | null = null;
   #created: string | null = null;
   #ended = false;
 
-  constructor(
-    nc: NatsConnection,
-    bucket: string,
-    onTenure: (store: string, record: TenureRecord) => void,
-  ) {
+  constructor(nc: NatsConnection, options: WatchOptions) {
     this.#nc = nc;
-    this.#stream = streamOf(bucket);
-    this.#prefix = keyPrefix(bucket);
-    this.#onTenure = onTenure;
+    this.#stream = streamOf(options.bucket);
+    this.#prefix = keyPrefix(options.bucket);
+    this.#own = new TextEncoder().encode(`"incarnation":"${options.incarnation}"`);
+    this.#onTenure = options.onTenure;
   }
 
   /**
@@ -47,7 +74,7 @@ export class TenureWatch {
   async ensure(created: string, position: WatchPosition | null): Promise<WatchPosition> {
     if (this.#messages !== null && this.#created === created && position !== null) return position;
     await this.#messages?.close();
-    const start = position?.created === created ? position : { created, seq: 0 };
+    const start = new Moving(created, position?.created === created ? position.seq : 0);
     const consumer = await jetstream(this.#nc).consumers.getPushConsumer(this.#stream, {
       filter_subjects: this.#prefix + ">",
       ...(start.seq > 0
@@ -68,13 +95,19 @@ export class TenureWatch {
     this.#ended = true;
   }
 
-  #see(message: JsMsg, position: WatchPosition): void {
+  #see(message: JsMsg, position: Moving): void {
     if (this.#ended) return;
-    position.seq = message.seq;
+    position.saw(message);
+    // A host that acquires very many stores hears of itself as often: told apart without parsing.
+    if (includes(message.data, this.#own)) return;
     const store = message.subject.slice(this.#prefix.length);
     // Anybody can write any key: follow only what can be a store.
     if (!isStoreCode(store)) return;
     const record = parseTenure(message.data);
-    if (record !== null) this.#onTenure(store, record);
+    if (record !== null) this.#onTenure(store, record, message.seq);
   }
+}
+
+function includes(data: Uint8Array, part: Uint8Array): boolean {
+  return Buffer.from(data.buffer, data.byteOffset, data.length).includes(part);
 }

@@ -3,38 +3,21 @@
  * KV clients write and read them, so that they can share a bucket.
  * @module
  */
-import type { Msg, MsgHdrs } from "@nats-io/transport-node";
 import type { EntryRead, Outcome, TenureRead } from "../ports/coordinator.ts";
 import { parseTenure } from "./records.ts";
+import type { Reply } from "./reply_reader.ts";
 
 /** Conflicts. The first carries the key's newest revision in its text; replicated streams often answer the second, with no number. */
 const WRONG_LAST_SEQUENCE = 10071;
 const WRONG_LAST_SEQUENCE_UNKNOWN = 10164;
 const NO_MESSAGE_FOUND = 10037;
+/** The status of an answer where nobody listens. */
+const NO_RESPONDERS = 503;
 
 /** Longest node name kept of an entry that another program wrote: enough to recognise it in a log. */
 const MAX_NODE_LENGTH = 255;
 
-const encoder = new TextEncoder();
 const decoder = new TextDecoder();
-
-/** An encoded block of headers, as the client library takes it: it asks for the bytes alone. */
-export class RawHeaders {
-  readonly #bytes: Uint8Array;
-
-  constructor(text: string) {
-    this.#bytes = encoder.encode(text);
-  }
-
-  encode(): Uint8Array {
-    return this.#bytes;
-  }
-
-  /** For the library's publish option. */
-  asOption(): MsgHdrs {
-    return this as unknown as MsgHdrs;
-  }
-}
 
 /** Makes the headers of compare-and-set writes that differ in nothing but the expected revision. */
 export class HeaderTemplate {
@@ -46,10 +29,9 @@ export class HeaderTemplate {
     this.#tail = lines.join("") + "\r\n\r\n";
   }
 
-  expecting(revision: number): RawHeaders {
-    return new RawHeaders(
-      "NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: " + revision + this.#tail,
-    );
+  /** The whole block. */
+  expecting(revision: number): string {
+    return "NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: " + revision + this.#tail;
   }
 }
 
@@ -89,14 +71,14 @@ function unknown(reason: string): Unknown {
 }
 
 /** Parses an answer of JetStream, or tells why there is none. */
-function parseAnswer(reply: Msg): ApiAnswer | Unknown {
-  if (reply.data.length === 0) {
-    return reply.headers?.code === 503
+function parseAnswer(reply: Reply): ApiAnswer | Unknown {
+  if (reply.text === "") {
+    return reply.status === NO_RESPONDERS
       ? unknown("the bucket has no leader now, or does not exist (no responders)")
       : unknown("the coordinator answered with an empty message");
   }
   try {
-    return JSON.parse(decoder.decode(reply.data)) as ApiAnswer;
+    return JSON.parse(reply.text) as ApiAnswer;
   } catch {
     return unknown("the coordinator's answer is not JSON");
   }
@@ -107,7 +89,7 @@ function explain(error: NonNullable<ApiAnswer["error"]>): Unknown {
 }
 
 /** The answer to a compare-and-set write: the new revision, a conflict, or unknown. */
-export function decodeWrite(reply: Msg): Outcome<number> {
+export function decodeWrite(reply: Reply): Outcome<number> {
   const answer = parseAnswer(reply);
   if ("kind" in answer) return answer;
   const { error, seq } = answer;
@@ -127,7 +109,7 @@ export function decodeWrite(reply: Msg): Outcome<number> {
 }
 
 /** The answer to a read: the stored message, or null where there is none. */
-export function decodeRead(reply: Msg): Outcome<StoredMessage | null> {
+export function decodeRead(reply: Reply): Outcome<StoredMessage | null> {
   const answer = parseAnswer(reply);
   if ("kind" in answer) return answer;
   if (answer.error !== undefined) {
@@ -141,7 +123,7 @@ export function decodeRead(reply: Msg): Outcome<StoredMessage | null> {
 }
 
 /** The answer to a read of the lease bucket. */
-export function decodeEntry(reply: Msg): Outcome<EntryRead> {
+export function decodeEntry(reply: Reply): Outcome<EntryRead> {
   const read = decodeRead(reply);
   if (read.kind !== "ok") return read;
   return { kind: "ok", value: read.value === null ? { kind: "none" } : entryOf(read.value) };
@@ -151,14 +133,14 @@ export function decodeEntry(reply: Msg): Outcome<EntryRead> {
 export type TenureRevision = TenureRead;
 
 /** The answer to a read of the tenures bucket: the revision found, or null where there is none. */
-export function decodeRevision(reply: Msg): Outcome<TenureRevision | null> {
+export function decodeRevision(reply: Reply): Outcome<TenureRevision | null> {
   const read = decodeRead(reply);
   if (read.kind !== "ok") return read;
   return { kind: "ok", value: read.value === null ? null : tenureOf(read.value) };
 }
 
 /** The answer to a read of a store's newest tenure record. */
-export function decodeTenure(reply: Msg): Outcome<TenureRead> {
+export function decodeTenure(reply: Reply): Outcome<TenureRead> {
   const read = decodeRevision(reply);
   if (read.kind !== "ok") return read;
   return { kind: "ok", value: read.value ?? { revision: 0, record: null } };

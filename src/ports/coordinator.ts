@@ -44,8 +44,11 @@ export interface TenureRead {
 export interface CoordinatorListener {
   /** The connection came up and the buckets were inspected, or went down. */
   onConnection(connected: boolean): void;
-  /** A tenure record was written by anybody. A hint: may be stale, late, or never come. */
-  onTenure(store: string, record: TenureRecord): void;
+  /**
+   * A tenure record was written by anybody, at this revision of its key in the tenures bucket. A
+   * hint: may be stale, late, or never come.
+   */
+  onTenure(store: string, record: TenureRecord, revision: number): void;
 }
 
 /**

@@ -27,16 +27,20 @@ export interface HostMemory {
   /** The grace is over, and with it whatever clients of earlier incarnations might still have written. */
   forgetGrace(store: string): string | null;
   /**
-   * Journals a grant about to be given: after null is returned it may be. What its client may leave
+   * Journals a grant that may be about to be given; see {@linkcode secureGrant}. Its client is gone when
+   * the process is, and nobody has its end of the connection (`socket`) open. What it may leave
    * running when it goes can write for `lingerMs` at most after the last deadline was told.
    */
   beginGrant(
     id: number,
-    grant: { store: string; epoch: number; pid: number; lingerMs: number },
-  ): string | null;
+    grant: { store: string; epoch: number; pid: number; socket?: number; lingerMs: number },
+  ): void;
+  /** Null: the journal has the grant, so it may be given. Or why it must not be. */
+  secureGrant(id: number): string | null;
   /**
    * Journals that a grant ended, or was not given after all; what its client left running may write
-   * until `lingerUntilMs`.
+   * until `lingerUntilMs`. It may take a moment to be remembered: at worst, a grant that is over is
+   * taken for one that is out.
    */
-  endGrant(id: number, lingerUntilMs: number): string | null;
+  endGrant(id: number, lingerUntilMs: number): void;
 }

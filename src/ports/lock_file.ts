@@ -63,8 +63,17 @@ export interface HeldLock {
   readonly path: string;
   /** What the file said when it was locked; null for an empty or unreadable one. */
   readonly fence: Fence | null;
+  /** Whether another process was given the descriptor: closing ours may then free nothing. */
+  passed: boolean;
+  /** How often in a row it went from one grant to the next, without being free in between. */
+  readonly handOvers: number;
   /** Whether the path still names the locked file. */
   current(): boolean;
+  /**
+   * The lock for the next in turn, without giving it up in between: looked at again and read again, as
+   * if it were new. Null where the path no longer names the locked file: then it is to be closed.
+   */
+  handOver(): HeldLock | null;
   /** Replaces the file's line. Returns null, or why it could not be written (disk full…). */
   writeFence(fence: Fence): string | null;
   /** Closes our descriptor; never unlocks explicitly, so a process it was passed to keeps the lock. */

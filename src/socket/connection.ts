@@ -137,7 +137,6 @@ export class Connection implements Caller {
    */
   #takeRequests(): void {
     if (this.#awaitsTurn) return;
-    this.#output.cork();
     const until = performance.now() + TURN_MS;
     let request = this.#next();
     while (request !== null) {
@@ -148,7 +147,6 @@ export class Connection implements Caller {
       }
       request = this.#next();
     }
-    this.#output.flush();
     this.#pace();
     if (this.#ended && !this.#held) this.#finish();
   }

@@ -4,6 +4,7 @@
  */
 import { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
+import { atTurnEnd } from "../sys/turn.ts";
 import { MAX_BACKLOG_BYTES } from "./protocol.ts";
 import type { PassedLock } from "./handlers.ts";
 import { descriptorOf } from "./handle.ts";
@@ -43,10 +44,12 @@ export class Output {
   readonly #sendWithFd: SendWithFd;
   readonly #onOverflow: () => void;
   readonly #onDrain: () => void;
-  readonly #flush = (): void => this.flush();
+  readonly #onTurnEnd = (): void => {
+    this.#scheduled = false;
+    this.flush();
+  };
   /** Lines of this turn of the event loop, not yet handed to the socket. */
   #text = "";
-  #corked = false;
   #scheduled = false;
   /** What waits behind a descriptor that the kernel has not taken yet, that first; else empty. */
   #queue: (Parcel | string)[] = [];
@@ -83,9 +86,9 @@ export class Output {
     this.#text += line;
     // Not to hold more than a write's worth, however much one turn produces.
     if (this.#text.length > this.#socket.writableHighWaterMark) return this.#write();
-    if (this.#corked || this.#scheduled) return;
+    if (this.#scheduled) return;
     this.#scheduled = true;
-    queueMicrotask(this.#flush);
+    atTurnEnd("answer", this.#onTurnEnd);
   }
 
   /** Sends `line` with a descriptor, after everything sent before it is in the kernel. */
@@ -99,15 +102,8 @@ export class Output {
     this.#checkBacklog();
   }
 
-  /** Holds lines back until {@linkcode flush}: for whoever is about to send many. */
-  cork(): void {
-    this.#corked = true;
-  }
-
   /** Hands to the socket what was held back. */
   flush(): void {
-    this.#corked = false;
-    this.#scheduled = false;
     if (this.#text !== "") this.#write();
   }
 

@@ -12,6 +12,8 @@ export interface Peer {
   readonly pid: number;
   readonly uid: number;
   readonly gid: number;
+  /** Its end of the connection, by the number of its inode; left out or 0 where nobody knows. */
+  readonly socket?: number;
 }
 
 /** Who is let in. */

@@ -191,7 +191,7 @@ export interface StepdownParams {
 export interface StepdownResult {
   /** Leases released. */
   readonly released: number;
-  /** Leases whose grants did not finish in time; they age out. */
+  /** Leases whose grants did not finish in time; they are kept until these end. */
   readonly remaining: number;
 }
 

@@ -11,6 +11,7 @@ import { again, fleet, guardOne, isRunning, SharedLog } from "../support/fleet.t
 import { faultsOf } from "../support/kill_storm.ts";
 import { NatsServer } from "../support/nats.ts";
 import { type RealAgent, refusal, runClient } from "../support/real_agent.ts";
+import { reap } from "../support/reaper.ts";
 import { until } from "../support/wait.ts";
 
 let server: NatsServer;
@@ -72,6 +73,34 @@ test("a restarted agent waits for the clients of the killed one, and no longer (
   expect((await waiting).store).toBe("one");
   const granted = await second.logged("granted");
   expect(Date.parse(granted.time) - killedAt).toBeLessThan(5_000);
+});
+
+/** A client that connects and is granted, and leaves the connection to a child of it. */
+const HEIR = `
+import json, os, socket, sys, time
+agent = socket.socket(socket.AF_UNIX); agent.connect(sys.argv[1])
+ask = {"jsonrpc": "2.0", "id": 1, "method": "guard", "params": {"store": "one"}}
+agent.sendall(json.dumps(ask).encode() + b"\\n"); agent.recv(65536)
+if os.fork(): os._exit(0)
+print(os.getpid()); time.sleep(1000)`;
+
+test("a restarted agent waits for whoever has a client's connection, though the client is gone", async () => {
+  const start = fleet(server.url, 30_000);
+  await using first = await start("alpha");
+  await using client = python(HEIR, first.socket);
+  const heir = Number(await client.line());
+  reap(heir);
+  await client.ended();
+  // The connection is open, so the grant lives.
+  expect((await runClient(first, ["guard", "one", "--", "true"])).status).toBe(75);
+  await first.end("SIGKILL");
+  await using second = await start("alpha", again(first));
+  const refused = await runClient(second, ["guard", "one", "--", "true"]);
+  expect([refused.status, refused.stderr]).toEqual([75, expect.stringContaining("still runs")]);
+  process.kill(heir, "SIGKILL");
+  // The TTL is 30 s: a grace would not be over.
+  const granted = await runClient(second, ["guard", "one", "--wait", "10s", "--", "true"]);
+  expect([granted.status, granted.stderr]).toEqual([0, ""]);
 });
 
 test("a client that lives on is waited for until its deadline, once; a grace of 0 changes nothing", async () => {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { fleet, guardOne, notificationsOf, SharedLog } from "../support/fleet.ts";
 import { faultsOf } from "../support/kill_storm.ts";
 import { NatsServer } from "../support/nats.ts";
-import { refusal } from "../support/real_agent.ts";
+import { RealAgent, refusal, runClient } from "../support/real_agent.ts";
 import { until } from "../support/wait.ts";
 
 let server: NatsServer;
@@ -110,6 +110,30 @@ test("SIGTERM while the coordinator does not answer ends within --drain", async 
     await own.stop();
   }
 });
+
+test("a lease that is lost during a shutdown is not told as released", async () => {
+  await using own = await NatsServer.start();
+  await using agent = await RealAgent.start({
+    node: "alpha",
+    nats: own.url,
+    flags: ["--ttl", "3s", "--drain", "5s"],
+  });
+  for (const store of ["busy", "idle"]) agent.makeStore(store);
+  const client = await agent.client();
+  await client.call("held", { store: "idle" });
+  await client.call("guard", { store: "busy" });
+  agent.signal("SIGTERM");
+  await agent.logged("released", { store: "idle" });
+  const { stdout } = await runClient(agent, ["--check"]);
+  expect(stdout).toMatch(
+    /^unhealthy; draining: this agent is shutting down: 1 grant may finish, for at most \d s /,
+  );
+  own.freeze();
+  await agent.logged("lost", { store: "busy" });
+  expect(await agent.logged("drained")).toMatchObject({ released: 1, remaining: 1, level: "warn" });
+  expect(await agent.exited()).toBe(0);
+  own.thaw();
+}, 30_000);
 
 test("stepdown waits for a grant longer than --for, then gives the store up", async () => {
   const start = fleet(server.url, 10_000);

@@ -242,6 +242,26 @@ describe("held", () => {
     expect(agent.log().find((line) => line.event === "drained")?.remaining).toBe(1);
     const entry = await bucket.kv.get("one");
     expect(entry?.operation).toBe("PUT");
+    // Nor does the log say that it was.
+    expect(agent.log().some(({ event }) => event === "released")).toBe(false);
+  });
+
+  test("a step-down keeps a lease whose grant did not finish, and releases it when that ends", async () => {
+    await using agent = await fleet("2s")("alpha", { flags: ["--drain", "300ms"] });
+    agent.makeStore("one");
+    const client = await agent.client();
+    const { token } = await client.call("guard", { store: "one" });
+    const ask = { store: "one", for_ms: 60_000 };
+    expect(await client.call("stepdown", ask)).toEqual({ released: 0, remaining: 1 });
+    // Longer than the TTL: else another node could write beside it.
+    for (let renewals = 0; renewals < 4; renewals++) {
+      await agent.logged("renewed", {}, agent.log().length);
+    }
+    expect((await client.call("verify", { token, store: "one" })).remaining_ms).toBeGreaterThan(0);
+    expect((await refusal(client.call("guard", { store: "one" }))).kind).toBe("draining");
+    await client.call("release", { token });
+    expect((await agent.logged("released")).clean).toBe(true);
+    expect((await client.call("holder", { store: "one" })).state).toBe("free");
   });
 });
 
@@ -413,5 +433,14 @@ describe("refusals", () => {
     expect(kind).toBe("stale_epoch");
     expect(error.message).toContain("9007199254740000");
     expect((await client.call("held", { store: "one" })).held).toBe(false);
+    // Whoever watches the host hears of it, until it is put right.
+    const fence = async () =>
+      (await client.call("status", {})).checks.find(({ name }) => name === "fence");
+    expect(await fence()).toMatchObject({ ok: false, message: expect.stringContaining("one") });
+    const problem = await agent.logged("problem", { check: "fence" });
+    expect(problem.level).toBe("error");
+    await Bun.write(`${dir}/lease.lock`, "");
+    await client.call("guard", { store: "one" });
+    expect(await fence()).toBeUndefined();
   });
 });

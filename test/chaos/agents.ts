@@ -7,7 +7,9 @@ import { existsSync, mkdirSync, openSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { reap, reaped } from "../support/reaper.ts";
 import type { Host } from "./network.ts";
+import { Proxy } from "./proxies.ts";
 import type { Order } from "./proxy.ts";
+import type { OlderOptions } from "./older.ts";
 import type { WriterOptions } from "./writer.ts";
 
 /** How to run an agent. */
@@ -34,7 +36,7 @@ export class ChaosAgent {
   program: string;
   frozen = false;
   #process: Bun.Subprocess | null = null;
-  #proxy: Bun.Subprocess<"pipe", "pipe", "inherit"> | null = null;
+  #proxy: Proxy | null = null;
   #urls: readonly string[] = [];
 
   static async start(plan: AgentPlan): Promise<ChaosAgent> {
@@ -140,44 +142,52 @@ export class ChaosAgent {
 
   /** Tells its proxy to delay or hold. */
   tellProxy(order: Order): void {
-    this.#proxy!.stdin.write(JSON.stringify(order) + "\n");
-    this.#proxy!.stdin.flush();
+    this.#proxy!.tell(order);
   }
 
   async stopProxy(): Promise<void> {
-    if (this.#proxy === null) return;
-    this.#proxy.kill("SIGKILL");
-    await this.#proxy.exited;
-    reaped(this.#proxy.pid);
+    await this.#proxy?.stop();
   }
 
   async #startProxy(): Promise<void> {
     const { host, servers } = this.plan;
-    const proxy = Bun.spawn({
-      cmd: host.on([process.execPath, join(import.meta.dir, "proxy.ts"), ...servers]),
-      stdin: "pipe",
-      stdout: "pipe",
-      stderr: "inherit",
-    });
-    reap(proxy.pid);
-    this.#proxy = proxy;
-    const reader = proxy.stdout.getReader();
-    let text = "";
-    while (!text.includes("\n")) text += new TextDecoder().decode((await reader.read()).value);
-    this.#urls = (JSON.parse(text) as number[]).map((port) => `nats://127.0.0.1:${port}`);
+    this.#proxy = await Proxy.start(
+      host,
+      servers.map((server) => ["127.0.0.1:0", server] as const),
+    );
+    this.#urls = this.#proxy.ports.map((port) => `nats://127.0.0.1:${port}`);
   }
 }
 
-/** The writers beside an agent: one process of several clients, made anew when it was killed. */
+/** A process of writers on a host, made anew when it was killed. */
 export class Writers {
   readonly node: string;
-  readonly #options: Omit<WriterOptions, "generation">;
+  readonly #command: (generation: number) => string[];
   #generation = 0;
   #process: Bun.Subprocess<"pipe", "inherit", "inherit"> | null = null;
 
-  constructor(options: Omit<WriterOptions, "generation">) {
-    this.node = options.node;
-    this.#options = options;
+  /** The clients of an agent, which reach it by its socket. */
+  static ofAgent(options: Omit<WriterOptions, "generation">): Writers {
+    return new Writers(options.node, (generation) => [
+      process.execPath,
+      join(import.meta.dir, "writer.ts"),
+      JSON.stringify({ ...options, generation } satisfies WriterOptions),
+    ]);
+  }
+
+  /** The older program, on a host of its own. */
+  static older(host: Host, options: Omit<OlderOptions, "generation">): Writers {
+    return new Writers(options.node, (generation) =>
+      host.on([
+        process.execPath,
+        join(import.meta.dir, "older.ts"),
+        JSON.stringify({ ...options, generation } satisfies OlderOptions),
+      ]));
+  }
+
+  private constructor(node: string, command: (generation: number) => string[]) {
+    this.node = node;
+    this.#command = command;
   }
 
   /** What the ids of the present process's requests start with. */
@@ -186,9 +196,8 @@ export class Writers {
   }
 
   start(): void {
-    const options: WriterOptions = { ...this.#options, generation: ++this.#generation };
     this.#process = Bun.spawn({
-      cmd: [process.execPath, join(import.meta.dir, "writer.ts"), JSON.stringify(options)],
+      cmd: this.#command(++this.#generation),
       stdin: "pipe",
       stdout: "inherit",
       stderr: "inherit",

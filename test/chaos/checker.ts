@@ -6,13 +6,14 @@
  * @module
  */
 import { checkGraces } from "./graces.ts";
+import { Exemptions } from "./exemptions.ts";
 import type { Event, EventOf } from "./history.ts";
 import { checkRefusals } from "./refusals.ts";
 import { type Attempt, attemptsOf } from "./sections.ts";
 
 /** Something that must not be. */
 export interface Violation {
-  readonly rule: "overlap" | "epoch" | "write" | "grace" | "refusal" | "stuck" | "history";
+  readonly rule: "overlap" | "epoch" | "write" | "grace" | "refusal" | "stuck";
   readonly t: number;
   readonly message: string;
 }
@@ -42,15 +43,15 @@ export function check(events: readonly Event[]): Verdict {
   if (setup === undefined) throw new Error("The history has no setup line");
   const attempts = [...attemptsOf(events).values()];
   const recoveriesMs: number[] = [];
-  const overlaps = findOverlaps(attempts);
+  const exemptions = new Exemptions(events, setup);
   const stuck = [
     ...findUnrecovered(events, setup, recoveriesMs),
     ...findUnanswered(events, attempts),
   ];
   const violations = [
-    ...overlaps,
-    ...checkLogs(events, attempts),
-    ...checkGraces(events, attempts, setup),
+    ...findOverlaps(attempts, exemptions),
+    ...checkLogs(events, attempts, exemptions),
+    ...checkGraces(events, attempts, exemptions),
     ...checkRefusals(events, attempts, setup),
     ...stuck,
   ].sort((a, b) => a.t - b.t);
@@ -72,7 +73,7 @@ export function summary({ grants, overlaps, stuck }: Verdict): string {
 }
 
 /** Two grants of one store live at one time: by what the clients were told, or by what they wrote. */
-function findOverlaps(attempts: readonly Attempt[]): Violation[] {
+function findOverlaps(attempts: readonly Attempt[], exemptions: Exemptions): Violation[] {
   const byStore = new Map<string, { id: string; node: string; fromMs: number; toMs: number }[]>();
   for (const { id, grant, spans } of attempts) {
     if (grant === null) continue;
@@ -85,7 +86,8 @@ function findOverlaps(attempts: readonly Attempt[]): Violation[] {
     spans.sort((a, b) => a.fromMs - b.fromMs);
     let longest = spans[0];
     for (const span of spans.slice(1)) {
-      if (span.id !== longest.id && span.fromMs < longest.toMs) {
+      const exempt = exemptions.cover(span.fromMs, [span.node, longest.node]);
+      if (span.id !== longest.id && span.fromMs < longest.toMs && !exempt) {
         violations.push({
           rule: "overlap",
           t: span.fromMs,
@@ -101,7 +103,11 @@ function findOverlaps(attempts: readonly Attempt[]): Violation[] {
 }
 
 /** The logs of the stores: epochs never go back, every line is of a live grant and of its epoch. */
-function checkLogs(events: readonly Event[], attempts: readonly Attempt[]): Violation[] {
+function checkLogs(
+  events: readonly Event[],
+  attempts: readonly Attempt[],
+  exemptions: Exemptions,
+): Violation[] {
   const byId = new Map(attempts.map((attempt) => [attempt.id, attempt]));
   const newest = new Map<string, EventOf<"written">>();
   const violations: Violation[] = [];
@@ -110,7 +116,10 @@ function checkLogs(events: readonly Event[], attempts: readonly Attempt[]): Viol
   for (const line of written) {
     const before = newest.get(line.store);
     newest.set(line.store, line);
-    if (before !== undefined && line.epoch < before.epoch) {
+    if (
+      before !== undefined && line.epoch < before.epoch &&
+      !exemptions.cover(line.t, [line.node, before.node])
+    ) {
       violations.push({
         rule: "epoch",
         t: line.t,
@@ -150,11 +159,12 @@ function wrongWrite(line: EventOf<"written">, attempt: Attempt | undefined): str
 /** From each calm on, every store is granted within the bound, unless the calm ends before it. */
 function findUnrecovered(
   events: readonly Event[],
-  { stores, recoveryMs }: EventOf<"setup">,
+  { stores, recoveryMs, older }: EventOf<"setup">,
   recoveriesMs: number[],
 ): Violation[] {
   const violations: Violation[] = [];
-  const grants = events.filter((event) => event.kind === "grant");
+  const grants = events.filter((event) => event.kind === "grant")
+    .filter(({ node }) => !older?.includes(node));
   events.forEach((calm, index) => {
     if (calm.kind !== "calm") return;
     const over = events.slice(index).find(({ kind }) => kind === "disturbed")?.t ?? Infinity;

@@ -4,6 +4,7 @@
  * @module
  */
 import type { Violation } from "./checker.ts";
+import type { Exemptions } from "./exemptions.ts";
 import type { Event, EventOf } from "./history.ts";
 import type { Attempt } from "./sections.ts";
 
@@ -13,8 +14,9 @@ type Granted = Attempt & { readonly grant: EventOf<"grant"> };
 export function checkGraces(
   events: readonly Event[],
   attempts: readonly Attempt[],
-  { graceMs }: EventOf<"setup">,
+  exemptions: Exemptions,
 ): Violation[] {
+  const { graceMs, ttlMs } = events.find((event) => event.kind === "setup")!;
   const closed = new Set(
     events.filter((event) => event.kind === "tenure").filter((tenure) => tenure.closed)
       .map(({ store, node, epoch }) => `${store} ${node} ${epoch}`),
@@ -30,16 +32,22 @@ export function checkGraces(
     if (before === undefined || before.grant.node === grant.node) continue;
     const { store, node, epoch } = before.grant;
     if (closed.has(`${store} ${node} ${epoch}`)) continue;
-    // Its proof was sent after it was asked for, and the other node's acquisition came after that.
-    const provenMs = before.ask?.t ?? before.grant.t;
-    const tookMs = grant.t - provenMs;
+    if (exemptions.cover(grant.t, [node, grant.node])) continue;
+    const tookMs = grant.t - provenMsOf(before, ttlMs);
     if (tookMs >= graceMs) continue;
     violations.push({
       rule: "grace",
       t: grant.t,
       message: `store ${store}: ${id} on ${grant.node} was granted ${tookMs.toFixed(0)} ms after ` +
-        `${before.id} was asked for on ${node}, which did not close its tenure`,
+        `${before.id} was last proven on ${node}, which did not close its tenure`,
     });
   }
   return violations;
+}
+
+/** When a holder last proved its hold, at the earliest. */
+function provenMsOf({ ask, grant, deadlineMs }: Granted, ttlMs: number): number {
+  const latest = ask?.t ?? grant.t;
+  // A deadline is at most a TTL after its proof was sent; an agent's, less its margin.
+  return deadlineMs === null ? latest : Math.max(latest, deadlineMs - ttlMs);
 }

@@ -18,6 +18,8 @@ export interface Setup {
   readonly ttlMs: number;
   readonly graceMs: number;
   readonly nodes: readonly string[];
+  /** Those of them that run the older program, which keeps to less than agents do. */
+  readonly older?: readonly string[];
   readonly stores: readonly string[];
   /** Whether all nodes have the same lock files, or each its own. */
   readonly locks: "shared" | "own";
@@ -25,6 +27,8 @@ export interface Setup {
   /** How long after everything was healed each store must have been granted again. */
   readonly recoveryMs: number;
   readonly servers: string;
+  /** When servers write to disk: before they acknowledge, or every so often. */
+  readonly sync?: "always" | "default";
 }
 
 /** A guard was asked for. `id` is unique in the run; `client` names the process and its loop. */
@@ -143,7 +147,10 @@ export interface Disturbed {
   readonly kind: "disturbed";
 }
 
-/** A tenure record as somebody who follows the bucket sees it. */
+/**
+ * A tenure record as somebody who follows the bucket sees it; or, of the older program, which leaves
+ * none, what it says itself: that it has acquired the store, and that it lets it go.
+ */
 export interface TenureSeen {
   readonly kind: "tenure";
   readonly store: string;

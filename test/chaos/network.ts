@@ -21,8 +21,8 @@ export interface Network {
   host(name: string): Host;
   /** `to` hears nothing from `from` any more. */
   cut(from: string, to: string): Promise<void>;
-  /** A host loses so many percent of the packets that it is sent; 0 for none. */
-  lose(name: string, percent: number): Promise<void>;
+  /** A host loses so many percent of the packets that it is sent, by anybody or by these others. */
+  lose(name: string, percent: number, from?: readonly string[]): Promise<void>;
   /** Undoes every cut and loss. */
   heal(): Promise<void>;
 }
@@ -71,6 +71,12 @@ export async function makeNamespaces(names: readonly string[]): Promise<Network>
 interface Filter {
   readonly deafTo: Set<string>;
   lossPercent: number;
+  /** Whose packets are lost; null for everybody's. */
+  lossFrom: readonly string[] | null;
+}
+
+function noFilter(): Filter {
+  return { deafTo: new Set(), lossPercent: 0, lossFrom: null };
 }
 
 class Namespaces implements Network {
@@ -80,7 +86,7 @@ class Namespaces implements Network {
 
   constructor(names: readonly string[]) {
     this.#names = names;
-    for (const name of names) this.#filters.set(name, { deafTo: new Set(), lossPercent: 0 });
+    for (const name of names) this.#filters.set(name, noFilter());
   }
 
   host(name: string): Host {
@@ -98,16 +104,17 @@ class Namespaces implements Network {
     await this.#apply(to);
   }
 
-  async lose(name: string, percent: number): Promise<void> {
-    this.#filters.get(name)!.lossPercent = percent;
+  async lose(name: string, percent: number, from?: readonly string[]): Promise<void> {
+    const filter = this.#filters.get(name)!;
+    filter.lossPercent = percent;
+    filter.lossFrom = from ?? null;
     await this.#apply(name);
   }
 
   async heal(): Promise<void> {
     for (const [name, filter] of this.#filters) {
       if (filter.deafTo.size === 0 && filter.lossPercent === 0) continue;
-      filter.deafTo.clear();
-      filter.lossPercent = 0;
+      this.#filters.set(name, noFilter());
       await this.#apply(name);
     }
   }
@@ -118,10 +125,13 @@ class Namespaces implements Network {
 
   /** Replaces a host's rules as a whole, in one transaction. */
   async #apply(name: string): Promise<void> {
-    const { deafTo, lossPercent } = this.#filters.get(name)!;
+    const { deafTo, lossPercent, lossFrom } = this.#filters.get(name)!;
     const rules = [...deafTo].map((from) => `ip saddr ${this.#ip(from)} drop`);
     if (lossPercent > 0) {
-      rules.push(`iifname "eth0" numgen random mod 100 < ${lossPercent} drop`);
+      const whose = lossFrom === null
+        ? [`iifname "eth0"`]
+        : lossFrom.map((from) => `ip saddr ${this.#ip(from)}`);
+      rules.push(...whose.map((each) => `${each} numgen random mod 100 < ${lossPercent} drop`));
     }
     const table = [
       "table inet chaos {",

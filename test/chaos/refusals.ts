@@ -135,7 +135,7 @@ function faultsAround({ faults, setup }: Evidence, fromMs: number, toMs: number)
 function wrongHolder(
   { node, store, holder, t }: EventOf<"refused">,
   disturbed: readonly FaultSpan[],
-  { tenures, attempts }: Evidence,
+  { tenures, attempts, setup, faults }: Evidence,
 ): string | null {
   if (!holder) {
     return disturbed.length > 0 ? null : `not_holder on ${node}, which names nobody`;
@@ -148,7 +148,19 @@ function wrongHolder(
     .filter((tenure) => tenure.node === holder.node);
   const { epoch } = holder;
   if (epoch === null) {
-    return theirs.length > 0 ? null : `not_holder names ${holder.node}, which never held ${store}`;
+    if (theirs.length === 0) return `not_holder names ${holder.node}, which never held ${store}`;
+    // Without an epoch, by time: an entry is gone a TTL after its last renewal.
+    const lastMs = Math.max(
+      ...theirs.map(({ t }) => t),
+      ...ends(holder.node, store, attempts),
+      // What it did just before it was killed, it could not note.
+      ...faults.filter(({ targets }) => targets.includes(holder.node)).map(({ t }) => t),
+    );
+    const since = grants.find((grant) =>
+      grant.node !== holder.node && grant.t > lastMs + setup.ttlMs && grant.t < t - STALE_HOLDER_MS
+    );
+    return since === undefined || lastMs > t ? null : `not_holder names ${holder.node}, which ` +
+      `${since.node} had displaced ${(t - since.t).toFixed(0)} ms ago`;
   }
   if (!theirs.some((tenure) => tenure.epoch === epoch)) {
     return `not_holder names ${holder.node} with epoch ${epoch}, which nobody ever had`;
@@ -158,6 +170,12 @@ function wrongHolder(
     ? null
     : `not_holder names ${holder.node} with epoch ${epoch}, though ${newer.node} had epoch ` +
       `${newer.epoch} ${(t - newer.t).toFixed(0)} ms before`;
+}
+
+/** When a node's grants on a store ended. */
+function ends(node: string, store: string, attempts: readonly Attempt[]): number[] {
+  return attempts.filter(({ grant }) => grant?.node === node && grant.store === store)
+    .flatMap(({ spans }) => spans.map(({ toMs }) => toMs));
 }
 
 /** A grace has a bound, and nothing is granted before it is over. */

@@ -1,18 +1,23 @@
 /**
- * Short runs of scripts/chaos: on another nats-server, with a fleet that is upgraded, without
- * namespaces; and one that must fail, which shows that a real overlap is found.
+ * Runs of scripts/chaos: two minutes of everything; half a minute each on another nats-server, on a
+ * cluster of two versions, with a fleet that is upgraded, without namespaces; and one that must fail,
+ * which shows that a real overlap is found.
  */
-import { describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { reapDir } from "../support/reaper.ts";
+import { reap, reapDir, reaped } from "../support/reaper.ts";
 
-const CHAOS = new URL("../../scripts/chaos", import.meta.url).pathname;
+const ROOT = new URL("../..", import.meta.url).pathname;
+const CHAOS = join(ROOT, "scripts", "chaos");
 const TEST_MS = 400_000;
 
 /** Half-minutes in which an overlap must be found where nothing prevents it. */
 const MAX_TRIES = 6;
+
+/** An even one: servers sync each write, so that all of them may lose their power. */
+const LONG_SEED = 8;
 
 /** Half a minute: three or four rounds. */
 const SHORT = ["--minutes", "0.5"];
@@ -27,16 +32,21 @@ interface Outcome {
   readonly kept: string;
 }
 
-async function chaos(seed: number, ...args: string[]): Promise<Outcome> {
-  const keep = mkdtempSync(join(tmpdir(), "chaos-test-"));
-  reapDir(keep);
+/** What fails is kept where a person finds it, unless somewhere else is given. */
+async function chaos(
+  seed: number,
+  args: readonly string[],
+  keep = join(ROOT, "run", "chaos"),
+): Promise<Outcome> {
   const child = Bun.spawn([CHAOS, ...args, "--seed", String(seed), "--keep", keep], {
     stdin: "ignore",
     stdout: "pipe",
     stderr: "inherit",
   });
+  reap(child.pid);
   const out = await new Response(child.stdout).text();
   const status = await child.exited;
+  reaped(child.pid);
   const match = /^grants=(\d+) overlaps=(\d+) stuck=(\d+)$/.exec(out.trim().split("\n").at(-1)!);
   if (match === null) throw new Error(`No summary: ${out}`);
   const [grants, overlaps, stuck] = match.slice(1).map(Number);
@@ -50,10 +60,23 @@ function expectGood({ status, out, grants, overlaps, stuck }: Outcome): void {
 }
 
 describe("scripts/chaos", () => {
+  // Beside the short runs, which wait as much as these do: two cores bear it.
+  let long: Promise<Outcome>;
+  let mixed: Promise<Outcome>;
+  beforeAll(() => {
+    long = chaos(LONG_SEED, ["--minutes", "2"]);
+    mixed = long.then(() => chaos(6, [...SHORT, "--suite", "mixed"]));
+    // Told by the tests that wait for them.
+    long.catch(() => {});
+    mixed.catch(() => {});
+  });
+
   test.each([
     [["--minutes", "x"], "--minutes takes a number"],
     [["--fault", "nonsense"], "kill leader"],
     [["--nope"], "--nope"],
+    [["--suite", "woody"], "trixie or mixed"],
+    [["--sync", "never"], "always or default"],
   ])("ends with 64 and says why for %p", (args, words) => {
     const run = Bun.spawnSync([CHAOS, ...args]);
     expect(run.exitCode).toBe(64);
@@ -61,12 +84,15 @@ describe("scripts/chaos", () => {
   });
 
   test("finds overlaps when agents owe no grace, and keeps what shows them", async () => {
-    const faults = ["--fault", "delete entry", "--fault", "replace entry"];
+    const keep = mkdtempSync(join(tmpdir(), "chaos-test-"));
+    reapDir(keep);
+    const args = [...SHORT, "--grace", "0", "--no-older"];
+    args.push("--fault", "delete entry", "--fault", "replace entry");
     // Whether two writers meet in half a minute is a matter of chance; that they do in some is not.
     let seed = 1;
-    let outcome = await chaos(seed, ...SHORT, "--grace", "0", ...faults);
+    let outcome = await chaos(seed, args, keep);
     while (outcome.overlaps === 0 && seed < MAX_TRIES) {
-      outcome = await chaos(++seed, ...SHORT, "--grace", "0", ...faults);
+      outcome = await chaos(++seed, args, keep);
     }
     expect(outcome.status).toBe(1);
     expect(outcome.overlaps).toBeGreaterThan(0);
@@ -81,18 +107,30 @@ describe("scripts/chaos", () => {
   }, TEST_MS);
 
   test("finds nothing on nats-server 2.10 of Debian trixie", async () => {
-    expectGood(await chaos(2, ...SHORT, "--suite", "trixie"));
+    expectGood(await chaos(2, [...SHORT, "--suite", "trixie"]));
   }, TEST_MS);
 
   test("finds nothing when the agents are upgraded one by one under load", async () => {
-    const outcome = await chaos(3, ...SHORT, "--upgrade");
+    const outcome = await chaos(3, [...SHORT, "--upgrade"]);
     expectGood(outcome);
     expect(outcome.out.match(/upgrade agent/g)!.length).toBeGreaterThanOrEqual(3);
   }, TEST_MS);
 
   test("says so and goes on where there are no namespaces", async () => {
-    const outcome = await chaos(4, ...SHORT, "--loopback");
+    const outcome = await chaos(4, [...SHORT, "--loopback"]);
     expect(outcome.out).toContain("no network namespaces");
+    expectGood(outcome);
+  }, TEST_MS);
+
+  test("finds nothing in two minutes of every fault", async () => {
+    const outcome = await long;
+    expectGood(outcome);
+    expect(outcome.grants).toBeGreaterThan(40);
+  }, TEST_MS);
+
+  test("finds nothing on a cluster of nats-server 2.10 and a newer one", async () => {
+    const outcome = await mixed;
+    expect(outcome.out).toContain("trixie, and a newer");
     expectGood(outcome);
   }, TEST_MS);
 });

@@ -11,6 +11,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { bootTimeMs } from "../../src/sys/boot_time.ts";
+import { natsServerPath } from "../support/nats.ts";
 import { AGENT } from "../support/real_agent.ts";
 import { check, type Verdict } from "./checker.ts";
 import { report } from "./check.ts";
@@ -18,7 +19,7 @@ import { type FaultKind, FAULTS, type Injected } from "./faults/mod.ts";
 import type { Event } from "./history.ts";
 import { Loopback, makeNamespaces, type Network } from "./network.ts";
 import { drawTimeline } from "./timeline.ts";
-import { AGENT_NAMES, SERVER_NAMES, World } from "./world.ts";
+import { AGENT_NAMES, OLDER_NAME, type Plan, SERVER_NAMES, World } from "./world.ts";
 
 /** A fault is shorter than a TTL, so that nothing need be lost, or long enough for a failover. */
 const SHORT_FAULT_MS = [200, 3_500] as const;
@@ -39,6 +40,8 @@ function readOptions() {
         minutes: { type: "string", default: "10" },
         seed: { type: "string" },
         suite: { type: "string" },
+        sync: { type: "string" },
+        "no-older": { type: "boolean", default: false },
         upgrade: { type: "boolean", default: false },
         "old-agent": { type: "string" },
         fault: { type: "string", multiple: true },
@@ -53,6 +56,13 @@ function readOptions() {
       const text = values[name];
       if (text !== undefined && !/^\d+(\.\d+)?$/.test(text)) {
         throw new Error(`--${name} takes a number, not "${text}"`);
+      }
+    }
+    const choices = { suite: ["trixie", "mixed"], sync: ["always", "default"] } as const;
+    for (const name of ["suite", "sync"] as const) {
+      const text = values[name];
+      if (text !== undefined && !(choices[name] as readonly string[]).includes(text)) {
+        throw new Error(`--${name} takes ${choices[name].join(" or ")}, not "${text}"`);
       }
     }
     const unknown = values.fault?.find((fault) => !FAULTS.some(({ name }) => name === fault));
@@ -90,10 +100,16 @@ async function runIn(dir: string, seed: number): Promise<number> {
     ttlMs: Number(values.ttl) * 1_000,
     stores: ["alpha", "beta", "gamma"],
     graceMs: Number(values.grace ?? values.ttl) * 1_000,
-    suite: values.suite === "trixie" ? "trixie" : null,
+    ...servers(),
+    // Half the seeds, unless it was chosen: as servers are by default, and as they should be.
+    sync: (values.sync ?? (seed % 2 === 0 ? "always" : "default")) as Plan["sync"],
+    older: !values["no-older"],
     ...upgrade(dir),
   });
-  say(`seed ${seed}, ${world.locks} lock files, TTL ${world.plan.ttlMs} ms, in ${dir}`);
+  say(
+    `seed ${seed}, ${world.locks} lock files, ${world.plan.servers}, sync ${world.plan.sync}, ` +
+      `TTL ${world.plan.ttlMs} ms, in ${dir}`,
+  );
   await calm(world);
   await rounds(world);
   const statuses = await world.finish();
@@ -110,12 +126,29 @@ async function runIn(dir: string, seed: number): Promise<number> {
 
 async function makeNetwork(): Promise<Network> {
   if (!values.loopback && process.env.CHAOS_NAMESPACES === "1") {
-    return await makeNamespaces([...AGENT_NAMES, ...SERVER_NAMES]);
+    return await makeNamespaces([...AGENT_NAMES, ...SERVER_NAMES, OLDER_NAME]);
   }
   say(
     "no network namespaces: everything on the loopback, partitions by proxies, servers never split",
   );
   return new Loopback();
+}
+
+/** The servers: fit ones, those of Debian trixie, or two of these and one of those. */
+function servers(): Pick<Plan, "programs" | "upgradedServer" | "servers"> {
+  const fit = natsServerPath();
+  const { suite } = values;
+  if (suite === undefined) {
+    return { programs: [fit, fit, fit], upgradedServer: fit, servers: "nats-server" };
+  }
+  const old = natsServerPath("trixie");
+  return suite === "trixie"
+    ? { programs: [old, old, old], upgradedServer: old, servers: "nats-server of trixie" }
+    : {
+      programs: [old, old, fit],
+      upgradedServer: fit,
+      servers: "nats-server of trixie, and a newer",
+    };
 }
 
 /** The programs to upgrade between: two copies, unless an older agent is given. */

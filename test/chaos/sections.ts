@@ -22,6 +22,8 @@ export interface Attempt {
   readonly endMs: number | null;
   /** When each deadline held, first to last; empty if it was not granted. */
   readonly spans: readonly Span[];
+  /** The latest deadline that its client was told of; null where it is told none. */
+  readonly deadlineMs: number | null;
   /** Why it was lost or could not be verified; null if neither. */
   readonly lostWhy: { readonly t: number; readonly why: string } | null;
 }
@@ -56,7 +58,19 @@ function attemptOf(id: string, events: readonly OfAttempt[], goneMs: number | nu
   const over = [first("release"), first("exit"), lost].filter((event) => event !== null);
   const endMs = over.length === 0 ? null : Math.min(...over.map(({ t }) => t));
   const lostWhy = lost === null ? null : { t: lost.t, why: lost.why };
-  const base = { id, ask: first("ask"), grant, refused: first("refused"), writes, endMs, lostWhy };
+  const deadlines = events.filter((event) => event.kind === "extended" || event.kind === "grant")
+    .map((event) => event.deadlineMs).filter((deadlineMs) => deadlineMs !== null);
+  const deadlineMs = deadlines.length === 0 ? null : Math.max(...deadlines);
+  const base = {
+    id,
+    deadlineMs,
+    ask: first("ask"),
+    grant,
+    refused: first("refused"),
+    writes,
+    endMs,
+    lostWhy,
+  };
   return { ...base, spans: grant === null ? [] : spansOf(grant, base, events, goneMs) };
 }
 

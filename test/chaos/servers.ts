@@ -5,16 +5,26 @@
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { freezeProcess } from "../support/freeze.ts";
+import { PowerDisk } from "../support/power_disk.ts";
 import { reap, reaped } from "../support/reaper.ts";
 import type { Host, Network } from "./network.ts";
+import { Proxy } from "./proxies.ts";
 
 /** One server. */
 export interface Server {
   readonly host: Host;
   readonly port: number;
   readonly monitorPort: number;
+  /** Where it listens for the others' routes; … */
   readonly routePort: number;
+  /** …and where they find it: a proxy's port, through which all that comes by their routes passes. */
+  readonly advertisedPort: number;
   readonly dir: string;
+  /** What its streams are on; null where there can be no such disk. */
+  readonly disk: PowerDisk | null;
+  /** Replaced by an upgrade. */
+  program: string;
   process: Bun.Subprocess | null;
   frozen: boolean;
 }
@@ -22,46 +32,51 @@ export interface Server {
 /** The operator's own user. */
 export const OPERATOR = { user: "operator", pass: "operator" } as const;
 
+/** What the servers of a run are made of. */
+export interface ServersPlan {
+  readonly network: Network;
+  readonly names: readonly string[];
+  /** The program of each. */
+  readonly programs: readonly string[];
+  readonly dir: string;
+  readonly passwords: ReadonlyMap<string, string>;
+  /** Whether they write to disk before they acknowledge. */
+  readonly syncAlways: boolean;
+  /** Whether each has a disk of its own, whose power can fail. */
+  readonly disks: boolean;
+}
+
 /** A cluster with one account and a user for each agent. */
 export class Servers {
   readonly all: readonly Server[];
-  readonly #program: string;
+  readonly #syncAlways: boolean;
+  /** By server: what passes through it was dialled by the others, with their addresses. */
+  readonly #proxies: ReadonlyMap<Server, Proxy>;
   /** Passwords by user; a user whose password is changed here and reloaded is locked out. */
   readonly #passwords: Map<string, string>;
 
-  /** Writes the configurations; nothing runs yet. */
-  static async make(
-    options: {
-      readonly network: Network;
-      readonly names: readonly string[];
-      readonly program: string;
-      readonly dir: string;
-      readonly passwords: ReadonlyMap<string, string>;
-    },
-  ): Promise<Servers> {
-    const { network, names, program, dir, passwords } = options;
+  /** Makes the disks and starts the proxies; no server runs yet. */
+  static async make(plan: ServersPlan): Promise<Servers> {
     const all: Server[] = [];
-    for (const name of names) {
-      const host = network.host(name);
-      const path = join(dir, name);
-      mkdirSync(path, { recursive: true });
-      const [port, monitorPort, routePort] = [
-        await host.port(4222),
-        await host.port(8222),
-        await host.port(6222),
-      ];
-      all.push({ host, port, monitorPort, routePort, dir: path, process: null, frozen: false });
+    const proxies = new Map<Server, Proxy>();
+    for (const [index, name] of plan.names.entries()) {
+      const server = await makeServer(plan, index, name);
+      const at = (port: number) => `${server.host.ip}:${port}`;
+      const pair = [at(server.advertisedPort), at(server.routePort)] as const;
+      proxies.set(server, await Proxy.start(server.host, [pair]));
+      all.push(server);
     }
-    return new Servers(all, program, passwords);
+    return new Servers(all, proxies, plan);
   }
 
   private constructor(
     all: readonly Server[],
-    program: string,
-    passwords: ReadonlyMap<string, string>,
+    proxies: ReadonlyMap<Server, Proxy>,
+    { passwords, syncAlways }: ServersPlan,
   ) {
     this.all = all;
-    this.#program = program;
+    this.#proxies = proxies;
+    this.#syncAlways = syncAlways;
     this.#passwords = new Map(passwords);
   }
 
@@ -78,7 +93,7 @@ export class Servers {
     if (server.process !== null) throw new Error(`${server.host.name} runs already`);
     this.#configure(server);
     server.process = Bun.spawn(
-      server.host.on([this.#program, "-c", join(server.dir, "nats.conf")]),
+      server.host.on([server.program, "-c", join(server.dir, "nats.conf")]),
       { stdin: "ignore", stdout: "ignore", stderr: "ignore" },
     );
     server.frozen = false;
@@ -89,15 +104,27 @@ export class Servers {
   async stop(server: Server, signal: "SIGKILL" | "SIGTERM" = "SIGKILL"): Promise<void> {
     const { process } = server;
     if (process === null) return;
-    if (server.frozen) this.thaw(server);
+    // Killed first: one that was thawed would serve once more.
     process.kill(signal);
+    if (server.frozen) this.thaw(server);
     await process.exited;
     reaped(process.pid);
     server.process = null;
   }
 
+  /** The server's machine loses its power: what it did not sync is gone. */
+  async powerOff(server: Server): Promise<void> {
+    if (server.disk === null) throw new Error(`${server.host.name} has no disk of its own`);
+    // Frozen first: nothing is acknowledged after the disk is gone.
+    if (server.process !== null) this.freeze(server);
+    server.disk.cut();
+    await this.stop(server);
+    server.disk.restore();
+  }
+
+  /** Stops it where it is; returns when each of its threads stands. */
   freeze(server: Server): void {
-    server.process!.kill("SIGSTOP");
+    freezeProcess(server.process!.pid);
     server.frozen = true;
   }
 
@@ -113,6 +140,21 @@ export class Servers {
       this.#configure(server);
       if (!server.frozen) server.process?.kill("SIGHUP");
     }
+  }
+
+  /** Delays what passes between these servers and all others by so much each way; 0 for not at all. */
+  delayRoutes(delayMs: number, servers: readonly Server[] = this.all): void {
+    const addresses = servers.map(({ host }) => host.ip);
+    for (const [server, proxy] of this.#proxies) {
+      // Either end dials: what the server's own proxy has is its, what the others' have is by address.
+      proxy.tell({ delayMs, only: servers.includes(server) ? null : addresses });
+    }
+  }
+
+  /** Ends the proxies and unmounts the disks; no server must run any more. */
+  async dispose(): Promise<void> {
+    for (const proxy of this.#proxies.values()) await proxy.stop();
+    for (const { disk } of this.all) disk?.[Symbol.dispose]();
   }
 
   /** Resolves when all servers say that they and their streams are well. */
@@ -151,8 +193,9 @@ export class Servers {
     }
   }
 
-  #configure({ host, port, monitorPort, routePort, dir }: Server): void {
-    const routes = this.all.map((other) => `"nats://${other.host.ip}:${other.routePort}"`);
+  #configure({ host, port, monitorPort, routePort, advertisedPort, dir }: Server): void {
+    const routes = this.all.filter((other) => other.host !== host)
+      .map((other) => `"nats://${other.host.ip}:${other.advertisedPort}"`);
     const users = [...this.#passwords, [OPERATOR.user, OPERATOR.pass]]
       .map(([user, password]) => `{ user: ${user}, password: ${password} }`);
     // no_advertise: who is told to come through a proxy must not learn the way around it.
@@ -162,11 +205,35 @@ export class Servers {
 listen: "${host.ip}:${port}"
 http: "${host.ip}:${monitorPort}"
 log_file: "${join(dir, "log")}"
-jetstream { store_dir: "${join(dir, "js")}" }
+jetstream { store_dir: "${join(dir, "disk", "js")}"
+  sync_interval: ${this.#syncAlways ? "always" : "2m"} }
 cluster { name: chaos, listen: "${host.ip}:${routePort}", no_advertise: true
+  advertise: "${host.ip}:${advertisedPort}"
   routes: [${routes.join(", ")}] }
 authorization { users: [ ${users.join(", ")} ] }
 `,
     );
   }
+}
+
+async function makeServer(
+  { network, dir, programs, disks }: ServersPlan,
+  index: number,
+  name: string,
+): Promise<Server> {
+  const host = network.host(name);
+  const path = join(dir, name);
+  mkdirSync(path, { recursive: true });
+  return {
+    host,
+    port: await host.port(4222),
+    monitorPort: await host.port(8222),
+    routePort: await host.port(6222),
+    advertisedPort: await host.port(6223),
+    dir: path,
+    disk: disks ? PowerDisk.mount(join(path, "disk")) : null,
+    program: programs[index],
+    process: null,
+    frozen: false,
+  };
 }

@@ -1,17 +1,19 @@
 /**
- * Draws a history as SVG: time to the right; a lane for each node with a line for each store, where a
- * bar is a grant; a lane for each server; faults as bands over the lanes they hit; what is wrong in
- * red. Hovering tells more.
+ * Draws a history as SVG: time to the right; the faults by name on top, and as bands over the lanes
+ * they hit; a lane for each node with a line for each store, where a bar is a grant; a lane for each
+ * server; what is wrong in red. Hovering tells more.
  * @module
  */
 import type { Verdict } from "./checker.ts";
-import type { Event } from "./history.ts";
+import type { Event, EventOf } from "./history.ts";
 import { attemptsOf } from "./sections.ts";
 
 const PX_PER_S = 40;
 const LEFT = 90;
 const ROW = 12;
 const LANE_GAP = 16;
+/** Of the font's letters, on the wide side. */
+const PX_PER_LETTER = 5.5;
 const COLOURS = ["#4477aa", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb"];
 
 /** Draws a history with its verdict. */
@@ -25,7 +27,8 @@ export function drawTimeline(events: readonly Event[], verdict: Verdict): string
   ]
     .filter((name) => !setup.nodes.includes(name)).sort();
   const lanes = new Map<string, { y: number; height: number }>();
-  let y = 30;
+  const faults = placeFaults(events, x);
+  let y = 30 + Math.max(0, ...faults.map(({ row }) => row + 1)) * ROW + LANE_GAP;
   for (const name of [...setup.nodes, ...servers]) {
     const height = ROW * (setup.nodes.includes(name) ? setup.stores.length : 1);
     lanes.set(name, { y, height });
@@ -35,8 +38,15 @@ export function drawTimeline(events: readonly Event[], verdict: Verdict): string
   for (const [name, lane] of lanes) {
     parts.push(`<text x="4" y="${lane.y + ROW - 2}" font-weight="bold">${text(name)}</text>`);
     parts.push(box({ x: LEFT, y: lane.y, w: x(endMs) - LEFT, h: lane.height, fill: "#f4f4f4" }));
+    if (!setup.nodes.includes(name)) continue;
+    setup.stores.forEach((store, index) => {
+      const at = lane.y + (index + 1) * ROW - 2;
+      parts.push(
+        `<text x="${LEFT - 4}" y="${at}" text-anchor="end" fill="#888">${text(store)}</text>`,
+      );
+    });
   }
-  parts.push(...drawFaults(events, lanes, { x, endMs }));
+  parts.push(...faults.flatMap((fault) => drawFault(fault, lanes)));
   const row = (node: string, store: string) =>
     lanes.get(node)!.y + setup.stores.indexOf(store) * ROW;
   for (const { id, grant, spans, writes } of attemptsOf(events).values()) {
@@ -55,6 +65,7 @@ export function drawTimeline(events: readonly Event[], verdict: Verdict): string
       `<line x1="${x(t)}" x2="${x(t)}" y1="20" y2="${y}" stroke="red" stroke-width="2">` +
         `<title>${text(`${rule}: ${message}`)}</title></line>`,
     );
+    parts.push(`<text x="${x(t) + 3}" y="${y}" fill="red">${rule}</text>`);
   }
   for (let s = 0; s * 1_000 <= endMs - startMs; s += 5) {
     const at = LEFT + s * PX_PER_S;
@@ -66,7 +77,9 @@ export function drawTimeline(events: readonly Event[], verdict: Verdict): string
   ).join("");
   parts.push(
     `<text x="4" y="${y + 14}">seed ${setup.seed}, TTL ${setup.ttlMs} ms, ${setup.locks} locks, ` +
-      `${text(setup.servers)}, ${setup.network}: ${verdict.grants} grants, ` +
+      `${text(setup.servers)}, sync ${
+        setup.sync ?? "default"
+      }, ${setup.network}: ${verdict.grants} grants, ` +
       `${verdict.violations.length} violations.${legend}</text>`,
   );
   const width = Math.ceil(x(endMs) + 20);
@@ -75,26 +88,47 @@ export function drawTimeline(events: readonly Event[], verdict: Verdict): string
     parts.join("\n") + "\n</svg>\n";
 }
 
-function drawFaults(
-  events: readonly Event[],
-  lanes: ReadonlyMap<string, { y: number; height: number }>,
-  { x, endMs }: { x: (t: number) => number; endMs: number },
-): string[] {
-  const parts: string[] = [];
-  for (const fault of events) {
-    if (fault.kind !== "fault") continue;
+/** A fault with its place: the row of names that has room for it. */
+interface Placed {
+  readonly fault: EventOf<"fault">;
+  readonly fromX: number;
+  readonly toX: number;
+  readonly row: number;
+}
+
+/** Faults in their order, each in the first row of names where it hides none before it. */
+function placeFaults(events: readonly Event[], x: (t: number) => number): Placed[] {
+  const rowEnds: number[] = [];
+  return events.filter((event) => event.kind === "fault").map((fault) => {
     const healed = events.find((event) => event.kind === "healed" && event.fault === fault.fault);
-    const w = Math.max(3, x(healed?.t ?? Math.min(fault.t, endMs)) - x(fault.t));
-    const title = `${fault.name} ${fault.targets.join(", ")} ${fault.detail ?? ""}`;
-    for (const target of fault.targets) {
-      const lane = lanes.get(target);
-      if (lane === undefined) continue;
-      const h = lane.height + 10;
-      parts.push(box({ x: x(fault.t), y: lane.y - 10, w, h, fill: "#ee667755", title }));
-      parts.push(
-        `<text x="${x(fault.t) + 2}" y="${lane.y - 2}" fill="#a00">${text(fault.name)}</text>`,
-      );
-    }
+    const fromX = x(fault.t);
+    const toX = Math.max(fromX + 3, x(healed?.t ?? fault.t));
+    const free = rowEnds.findIndex((end) => end < fromX);
+    const row = free === -1 ? rowEnds.length : free;
+    rowEnds[row] = Math.max(toX, fromX + titleOf(fault).length * PX_PER_LETTER);
+    return { fault, fromX, toX, row };
+  });
+}
+
+function titleOf({ name, targets, detail }: EventOf<"fault">): string {
+  return `${name}: ${targets.join(" ")}${detail === undefined ? "" : ` (${detail})`}`;
+}
+
+function drawFault(
+  { fault, fromX, toX, row }: Placed,
+  lanes: ReadonlyMap<string, { y: number; height: number }>,
+): string[] {
+  const title = titleOf(fault);
+  const y = 30 + row * ROW;
+  const [x, w] = [fromX, toX - fromX];
+  const parts = [
+    box({ x, y: y - ROW + 4, w, h: ROW - 2, fill: "#ee667799", title }),
+    `<text x="${(x + 2).toFixed(1)}" y="${y}" fill="#a00">${text(title)}</text>`,
+  ];
+  for (const target of fault.targets) {
+    const lane = lanes.get(target);
+    if (lane === undefined) continue;
+    parts.push(box({ x, y: lane.y - 4, w, h: lane.height + 8, fill: "#ee667755", title }));
   }
   return parts;
 }

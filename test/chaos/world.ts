@@ -4,7 +4,7 @@
  */
 import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { natsServerPath } from "../support/nats.ts";
+import { noPowerDisk } from "../support/power_disk.ts";
 import { AGENT } from "../support/real_agent.ts";
 import { ChaosAgent, faketimePath, Writers } from "./agents.ts";
 import { collect, type Event, HistoryFile } from "./history.ts";
@@ -22,8 +22,15 @@ export interface Plan {
   /** The TTL; less only to see that the checker notices. */
   readonly graceMs: number;
   readonly stores: readonly string[];
-  /** A Debian suite whose nats-server is used; null for a fit one. */
-  readonly suite: "trixie" | null;
+  /** The nats-server of each server, and the one that `upgrade server` changes to. */
+  readonly programs: readonly string[];
+  readonly upgradedServer: string;
+  /** What the servers are, for a person. */
+  readonly servers: string;
+  /** When the servers write to disk: before they acknowledge, or as they do by default. */
+  readonly sync: "always" | "default";
+  /** Whether the older program takes part. */
+  readonly older: boolean;
   /** The program that an upgrade changes to; null where nothing is upgraded. */
   readonly upgradeTo: string | null;
   readonly upgradeFrom: string | null;
@@ -31,6 +38,8 @@ export interface Plan {
 
 export const SERVER_NAMES = ["s1", "s2", "s3"];
 export const AGENT_NAMES = ["a1", "a2", "a3"];
+/** Where the older program runs. */
+export const OLDER_NAME = "o1";
 
 /** What a cluster may take, beyond TTL and grace, to elect leaders and to be found again. */
 const CLUSTER_MS = 20_000;
@@ -52,20 +61,27 @@ export class World {
   readonly servers: Servers;
   readonly passwords: ReadonlyMap<string, string>;
   agents: readonly ChaosAgent[] = [];
+  /** The writers beside each agent. */
   writers: readonly Writers[] = [];
+  /** The older program; null where it takes no part. */
+  older: Writers | null = null;
   operator!: ChaosOperator;
   readonly #grants: GrantTail;
 
   /** Makes everything and starts it; resolves when the writers run. */
   static async start(plan: Plan): Promise<World> {
     for (const name of ["histories", "logs"]) mkdirSync(join(plan.dir, name), { recursive: true });
-    const passwords = new Map(AGENT_NAMES.map((name) => [name, `password-of-${name}`]));
+    const users = [...AGENT_NAMES, OLDER_NAME];
+    const passwords = new Map(users.map((name) => [name, `password-of-${name}`]));
     const servers = await Servers.make({
       network: plan.network,
       names: SERVER_NAMES,
-      program: natsServerPath(plan.suite ?? undefined),
+      programs: plan.programs,
       dir: plan.dir,
       passwords,
+      syncAlways: plan.sync === "always",
+      // Only mounts in a namespace of our own end with us, whatever happens.
+      disks: plan.network.kind === "namespaces" && noPowerDisk === null,
     });
     const world = new World(plan, servers, passwords);
     await world.#start();
@@ -81,6 +97,11 @@ export class World {
     this.locks = this.random.chance(0.5) ? "shared" : "own";
     this.history = new HistoryFile(join(this.histories, "run.jsonl"));
     this.#grants = new GrantTail(this.histories);
+  }
+
+  /** The hosts that hold leases. */
+  get nodes(): readonly string[] {
+    return this.plan.older ? [...AGENT_NAMES, OLDER_NAME] : AGENT_NAMES;
   }
 
   get histories(): string {
@@ -108,13 +129,21 @@ export class World {
       seed: plan.seed,
       ttlMs: plan.ttlMs,
       graceMs: plan.graceMs,
-      nodes: AGENT_NAMES,
+      nodes: this.nodes,
+      older: plan.older ? [OLDER_NAME] : [],
       stores: plan.stores,
       locks: this.locks,
       network: network.kind,
       recoveryMs: this.recoveryMs,
-      servers: plan.suite === null ? "nats-server" : `nats-server of ${plan.suite}`,
+      servers: plan.servers,
+      sync: plan.sync,
     });
+    await this.#startAgents();
+    this.#startWriters();
+  }
+
+  async #startAgents(): Promise<void> {
+    const { plan, servers, network } = this;
     const faketime = faketimePath();
     const proxied = this.random.pick(AGENT_NAMES);
     const steppable = this.random.pick(AGENT_NAMES);
@@ -138,8 +167,12 @@ export class World {
         ],
       });
     }));
+  }
+
+  #startWriters(): void {
+    const { plan, servers, network } = this;
     this.writers = this.agents.map((agent) =>
-      new Writers({
+      Writers.ofAgent({
         node: agent.name,
         socket: agent.socket,
         agent: AGENT,
@@ -151,12 +184,24 @@ export class World {
         guards: GUARDS,
       })
     );
-    for (const writers of this.writers) writers.start();
+    if (plan.older) {
+      this.older = Writers.older(network.host(OLDER_NAME), {
+        node: OLDER_NAME,
+        urls: servers.urls,
+        password: this.passwords.get(OLDER_NAME)!,
+        ttlMs: plan.ttlMs,
+        stores: plan.stores,
+        logs: join(plan.dir, "logs"),
+        histories: this.histories,
+        seed: this.random.between(1, 2 ** 31),
+      });
+    }
+    for (const writers of [...this.writers, this.older]) writers?.start();
   }
 
   /** Ends everything in order; returns the statuses with which the agents ended. */
   async finish(): Promise<number[]> {
-    await Promise.all(this.writers.map((writers) => writers.finish()));
+    await Promise.all([...this.writers, this.older].map((writers) => writers?.finish()));
     this.history.note({ kind: "end" });
     await this.operator.catchUp().catch(() => {});
     const statuses = await Promise.all(this.agents.map((agent) => agent.end("SIGTERM")));
@@ -168,6 +213,7 @@ export class World {
     await this.operator.close();
     for (const agent of this.agents) await agent.stopProxy();
     for (const server of this.servers.all) await this.servers.stop(server);
+    await this.servers.dispose();
     this.history.close();
   }
 
@@ -180,7 +226,7 @@ export class World {
   }
 }
 
-/** Follows the histories of the writers while they grow, for when which store was granted. */
+/** Follows the histories of the agents' writers while they grow, for when which store was granted. */
 class GrantTail {
   readonly #dir: string;
   readonly #read = new Map<string, number>();
@@ -191,7 +237,9 @@ class GrantTail {
   }
 
   lastMs(store: string): number {
-    for (const name of readdirSync(this.#dir)) if (name !== "run.jsonl") this.#follow(name);
+    for (const name of readdirSync(this.#dir)) {
+      if (name !== "run.jsonl" && !name.startsWith("older-")) this.#follow(name);
+    }
     return this.#last.get(store) ?? 0;
   }
 

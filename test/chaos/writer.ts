@@ -39,7 +39,7 @@ export interface WriterOptions {
  * A writer does not begin a write so shortly before its deadline that a busy machine could end it
  * later: what a writer owes the protocol, which tells it the deadline.
  */
-const WRITE_MARGIN_MS = 250;
+export const WRITE_MARGIN_MS = 250;
 
 const PAUSE_MS = [20, 400] as const;
 const RECONNECT_MS = 100;

@@ -152,6 +152,13 @@ test("agent status shows the reason of a standalone agent, and counts in words t
   const { stdout } = await agent.run(["status"]);
   expect(stdout).toContain("1 grant, 0 waiting, 1 connection\n");
   expect(stdout).toContain("  warning unguarded: a test\n");
+  // What is wrong comes first.
+  const check = (name: string, ok: boolean) => ({ name, ok, message: `of ${name}` });
+  await agent.order({
+    status: { healthy: false, checks: [check("good", true), check("bad", false)], warnings: ["w"] },
+  });
+  expect((await agent.run(["status"])).stdout)
+    .toEndWith("\n  FAIL bad: of bad\n  warning w\n  ok   good: of good\n");
 });
 
 test("agent leases gets every page", async () => {
@@ -161,12 +168,11 @@ test("agent leases gets every page", async () => {
   expect((await agent.run(["leases"])).stdout.split("\n")).toHaveLength(4);
 });
 
-test("agent status is plain when piped, whatever TERM says", async () => {
+test("agent status, and the same as JSON", async () => {
   await using agent = await FakeAgent.start();
-  const { stdout } = await agent.run(["status"], { env: { TERM: "xterm-256color" } });
+  const { stdout } = await agent.run(["status"]);
   expect(stdout).toStartWith("zit lease agent: serving, healthy\n");
   expect(stdout).toContain("up 1m1s");
-  expect(stdout).not.toContain("\x1b");
   expect(JSON.parse((await agent.run(["status", "--json"])).stdout)).toMatchObject({
     ttl_ms: 3_000,
   });
@@ -198,22 +204,6 @@ test("a reader that went away is no error", async () => {
   });
   expect(await new Response(child.stderr).text()).toBe("");
   expect(await child.exited).toBe(0);
-});
-
-test("completions() for bash complete commands and flags", async () => {
-  const { stdout } = await runAgent(["completions", "bash"]);
-  const child = Bun.spawn({
-    cmd: [
-      "bash",
-      "-c",
-      `${stdout}
-COMP_WORDS=(agent he) COMP_CWORD=1; _agent; echo "\${COMPREPLY[@]}"
-COMP_WORDS=(agent guard s --wa) COMP_CWORD=3; _agent; echo "\${COMPREPLY[@]}"
-COMP_WORDS=(agent guard s -- ls --wa) COMP_CWORD=5; _agent; echo "\${COMPREPLY[@]}"`,
-    ],
-    stdout: "pipe",
-  });
-  expect(await new Response(child.stdout).text()).toBe("held help\n--wait --wait-lease\n\n");
 });
 
 test("checkLine() stays one line", () => {

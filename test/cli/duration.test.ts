@@ -1,6 +1,11 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { formatDuration, MAX_DURATION_MS, parseDurationMs } from "../../src/cli/duration.ts";
+import {
+  formatDuration,
+  MAX_DURATION_MS,
+  parseDurationMs,
+  roughDuration,
+} from "../../src/cli/duration.ts";
 
 test.each([
   ["0", 0],
@@ -47,3 +52,16 @@ test.each([[0, "0"], [1, "1ms"], [90_500, "1m30s500ms"], [7_200_000, "2h"]])(
   "formatDuration() writes %d ms as %s",
   (ms, text) => expect(formatDuration(ms)).toBe(text),
 );
+
+test.each([
+  [-5, "less than 1s"],
+  [999, "less than 1s"],
+  [61_999, "1m1s"],
+  [3_599_999, "59m59s"],
+  [3_661_000, "1h1m"],
+  [47 * 3_600_000 + 60_000, "47h1m"],
+  [48 * 3_600_000, "2d"],
+  [76 * 3_600_000 + 60_000, "3d4h"],
+])("roughDuration() says the size of %d ms", (ms, text) => {
+  expect(roughDuration(ms)).toBe(text);
+});

@@ -62,7 +62,9 @@ describe("openConnection()", () => {
   test("names the socket and what to do when there is none", async () => {
     using directory = new TemporaryDirectory();
     const error = await refusal(join(directory.path, "agent.sock"));
-    expect(error.message).toContain("there is no such socket; start the agent (agent run)");
+    expect(error.message).toContain(
+      "there is no such socket; start the agent (systemctl start zit-agent, or agent run)",
+    );
     const deeper = await refusal(join(directory.path, "none", "agent.sock"));
     expect(deeper.message).toContain("there is no such socket");
   });

@@ -206,7 +206,7 @@ describe("a user's program, by the types of the package", () => {
     expect(wrong.map(([title]) => `${title}: ${verdict.get(title)}`)).toEqual([]);
   }, 180_000);
 
-  test("is linted by the rule that comes along", async () => {
+  test("is linted by the rule that comes along", () => {
     const config = { lint: { plugins: ["./node_modules/zit-lease-agent/dist/lint.js"] } };
     writeFileSync(join(directory, "deno.json"), JSON.stringify(config));
     writeFileSync(join(directory, "cast.ts"), "export const a = {} as Token;\n");

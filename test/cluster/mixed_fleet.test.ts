@@ -68,6 +68,21 @@ describe.concurrent("an agent and an older program", () => {
     await client.call("release", { token });
   }, TEST_MS);
 
+  test("an agent that only told who holds a store owes that older program its grace", async () => {
+    const { agent, older } = fleet();
+    await using alpha = await agent("alpha");
+    await using beta = await older("beta");
+    beta.say("want one");
+    expect(await beta.line()).toStartWith("acquired one");
+    const client = await alpha.client();
+    expect(await client.call("holder", { store: "one" })).toMatchObject({ node: "beta" });
+    await beta.kill();
+    while ((await client.call("holder", { store: "one" })).state !== "free") await Bun.sleep(50);
+    // No tenure record is there, and this store was never asked for here.
+    const { kind } = await refusal(client.call("guard", { store: "one", wait_ms: 500 }));
+    expect(kind).toBe("grace");
+  }, TEST_MS);
+
   test("the older program takes over from a dead agent, after TTL and its own grace", async () => {
     const { agent, older } = fleet();
     await using alpha = await agent("alpha");

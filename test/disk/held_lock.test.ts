@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { closeSync, openSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { closeSync, openSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseFence, SECTOR_BYTES } from "../../src/disk/fence.ts";
 import type { Fence } from "../../src/ports/lock_file.ts";
@@ -228,4 +228,35 @@ test.skipIf(noSmallDisk !== null)("lock() says so when the file system is read-o
   const result = lockNow(files, "s");
   expect(result.kind).toBe("error");
   expect((result as { message: string }).message).toContain("read-only file system (EROFS)");
+});
+
+test("handOver() gives the lock on without its being free, read anew", async () => {
+  using dir = tempDir();
+  const files = lockFiles(dir.path);
+  const path = makeStore(files, "s");
+  const first = mustLock(files, "s");
+  expect(first.writeFence(fenceOf("s", 1))).toBeNull();
+  writeFileSync(path, JSON.stringify(fenceOf("s", 9))); // by somebody who asks no lock
+  const next = first.handOver()!;
+  expect([next.fd, next.fence?.epoch, next.handOvers]).toEqual([first.fd, 9, 1]);
+  first.close(); // it has nothing to close any more
+  expect(await isFree(path)).toBe(false);
+  expect(next.writeFence(fenceOf("s", 10))).toBeNull();
+  expect(readFileSync(path, "utf8").length).toBe(SECTOR_BYTES);
+  next.close();
+  expect(await isFree(path)).toBe(true);
+});
+
+test("handOver() gives nothing on when the file was replaced, or another process has the descriptor", () => {
+  using dir = tempDir();
+  const files = lockFiles(dir.path);
+  const path = makeStore(files, "s");
+  const passed = mustLock(files, "s");
+  passed.passed = true;
+  expect(passed.handOver()).toBeNull();
+  passed.close();
+  const replaced = mustLock(files, "s");
+  renameSync(path, `${path}.old`);
+  expect(replaced.handOver()).toBeNull();
+  replaced.close();
 });

@@ -104,7 +104,7 @@ test("handle() leaves its entry to age out while it owes a grace", () => {
   h.handle({ type: "drain", reason: "shutdown", forMs: Infinity });
   // Neither closed nor deleted: beta may still be finishing, whoever comes next.
   expect(h.requests).toEqual([]);
-  expect(h.notes.at(-1)).toEqual({ type: "released", clean: false, epoch: 50 });
+  expect(h.notes.at(-1)).toEqual({ type: "released", clean: false, deleted: false, epoch: 50 });
 });
 
 test("handle() waits for its record before it releases a tenure that has just begun", () => {

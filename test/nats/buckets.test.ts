@@ -64,6 +64,8 @@ describe("creating the buckets", () => {
     expect(leases.first_seq).toBeGreaterThanOrEqual(beforeMs * 1_000);
     expect(leases.first_seq).toBeLessThanOrEqual(Date.now() * 1_000);
     const { config: tenures } = await admin.jsm.streams.info("KV_leases-tenures");
+    // Neither gives a revision again when it is deleted and made again.
+    expect(tenures.first_seq).toBeGreaterThanOrEqual(beforeMs * 1_000);
     expect(tenures).toMatchObject({
       subjects: ["$KV.leases-tenures.>"],
       storage: "file",

@@ -48,6 +48,28 @@ describe("NatsCoordinator in an outage", () => {
     value(await subject.put("s", 0));
   }, TEST_MS);
 
+  test("an outage is told again that follows the last one before any inspection", async () => {
+    await using server = await NatsServer.start();
+    await using subject = await Subject.connect({ urls: [server.url] });
+    const { told } = subject;
+    const lost = () => told.problems.filter(({ message }) => /answer pings/.test(message)).length;
+    server.freeze();
+    await until("it is told", () => lost() === 1);
+    // Frozen again in the very turn in which it is told to be up.
+    const heard = told.onConnection.bind(told);
+    told.onConnection = (connected) => {
+      heard(connected);
+      if (connected) server.freeze();
+    };
+    server.thaw();
+    await until("it is told again", () => lost() === 2);
+    expect(told.connections).toEqual([true, false, true, false]);
+    expect(subject.nats.problem).not.toBeNull();
+    told.onConnection = heard;
+    server.thaw();
+    await subject.connected();
+  }, TEST_MS);
+
   test("a write given up on can land later, and its acknowledgement is dropped", async () => {
     await using server = await NatsServer.start();
     await using subject = await Subject.connect({ urls: [server.url] });

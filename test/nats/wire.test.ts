@@ -1,18 +1,17 @@
 import { describe, expect, test } from "bun:test";
-import type { Msg } from "@nats-io/transport-node";
 import { decodeEntry, decodeTenure, decodeWrite, HeaderTemplate } from "../../src/nats/wire.ts";
 import { parseTenure } from "../../src/nats/records.ts";
+import type { Reply } from "../../src/nats/reply_reader.ts";
 
-function reply(body: unknown, code?: number): Msg {
-  const data = new TextEncoder().encode(typeof body === "string" ? body : JSON.stringify(body));
-  return { data, headers: code === undefined ? undefined : { code } } as unknown as Msg;
+function reply(body: unknown, status = 0): Reply {
+  return { text: typeof body === "string" ? body : JSON.stringify(body), status };
 }
 
-function refusal(err_code: number, description: string): Msg {
+function refusal(err_code: number, description: string): Reply {
   return reply({ error: { code: 400, err_code, description }, stream: "KV_leases", seq: 0 });
 }
 
-function stored(options: { data?: string | Uint8Array; headers?: string; seq?: number }): Msg {
+function stored(options: { data?: string | Uint8Array; headers?: string; seq?: number }): Reply {
   const { data, headers, seq = 7 } = options;
   const base64 = (value: string | Uint8Array) => Buffer.from(value).toString("base64");
   return reply({
@@ -123,7 +122,7 @@ describe("parseTenure()", () => {
 describe("HeaderTemplate", () => {
   test("expecting() writes the block that a server parses", () => {
     const headers = new HeaderTemplate({ "Zit-Incarnation": "i1" });
-    expect(new TextDecoder().decode(headers.expecting(1_796_002_325_409_000).encode())).toBe(
+    expect(headers.expecting(1_796_002_325_409_000)).toBe(
       "NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 1796002325409000\r\n" +
         "Zit-Incarnation: i1\r\n\r\n",
     );

@@ -1,6 +1,6 @@
 /** Operators' commands against a real agent, piped and at a terminal. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runAgent } from "../support/agent_under_test.ts";
 import { NatsServer } from "../support/nats.ts";
@@ -26,20 +26,36 @@ function start(node: string, bucket: string, flags: readonly string[] = []): Pro
   });
 }
 
+/** Defaults that are not a value of their own. */
+const NOT_SET: Readonly<Record<string, string>> = { http: "off", grace: "TTL" };
+
 /** What is on the screen of a command at a terminal after it took these steps. */
 async function atTerminal(
   agent: RealAgent,
   args: readonly string[],
   steps: readonly (readonly [string, string])[],
+  terminal = "xterm",
 ): Promise<string> {
   const child = Bun.spawn({
     cmd: ["python3", TERMINAL, JSON.stringify(steps), AGENT, ...args],
-    env: { PATH: process.env.PATH!, ZIT_AGENT_SOCKET: agent.socket, TERM: "xterm", COLUMNS: "200" },
+    env: {
+      PATH: process.env.PATH!,
+      ZIT_AGENT_SOCKET: agent.socket,
+      TERM: terminal,
+      COLUMNS: "200",
+    },
     stdout: "pipe",
   });
   const screen = await new Response(child.stdout).text();
   expect({ exit: await child.exited, screen }).toMatchObject({ exit: 0 });
   return screen;
+}
+
+/** Waits for the step `touch` of a terminal, whose end without it is a failure. */
+async function shownTo(agent: RealAgent, terminal: Promise<string>): Promise<void> {
+  const file = join(agent.dir, "shown");
+  await Promise.race([until("it is shown", () => existsSync(file)), terminal]);
+  rmSync(file);
 }
 
 test("status is in colour at a terminal, and plain when piped or with NO_COLOR", async () => {
@@ -62,11 +78,10 @@ test("a guard that waits at a terminal tells which process is in the way, and ho
   const shown = atTerminal(agent, ["guard", "one", "--wait", "30s", "--", "echo", "my turn"], [
     ["expect", `waiting up to 30s for one: process ${process.pid} on this host has its turn`],
     ["expect", "waiting up to 2\\ds for one"],
+    ["touch", join(agent.dir, "shown")],
     ["expect", "my turn"],
   ]);
-  await until("it waits", async () => (await client.call("status", {})).counts.waiters > 0);
-  // Long enough for two looks, which the expectations above wait for.
-  await Bun.sleep(2_000);
+  await shownTo(agent, shown);
   await client.call("release", { token });
   // The line is gone before the command writes.
   expect(await shown).toContain("\r\x1b[Kmy turn");
@@ -84,6 +99,39 @@ test("a guard that waits for a grace tells how long it takes", async () => {
     ["expect", "over"],
   ]);
 }, 40_000);
+
+test(
+  "a guard that waits for the lock file does not name itself, and at the end who has it",
+  async () => {
+    await using agent = await start("alpha", "locked");
+    const file = join(agent.makeStore("one"), "lease.lock");
+    writeFileSync(file, "", { mode: 0o640 });
+    // Without a child, which would have the lock, too.
+    const other = Bun.spawn(["flock", "--no-fork", file, "sleep", "60"], { stdout: "ignore" });
+    try {
+      const { stderr } = await until("it is locked", async () => {
+        const once = await runClient(agent, ["guard", "one", "--", "true"]);
+        return once.status === 75 && once;
+      });
+      expect(stderr).toMatch(/lease\.lock is locked by process \d+ \((flock|sleep)/);
+      const shown = atTerminal(agent, ["guard", "one", "--wait", "30s", "--", "echo", "my turn"], [
+        ["expect", "waiting up to 30s for one: its lock file is locked by another process\r"],
+        ["touch", join(agent.dir, "shown")],
+        ["expect", "my turn"],
+      ]);
+      await shownTo(agent, shown);
+      const second = await runClient(agent, ["guard", "one", "--", "true"]);
+      expect(second.stderr).toContain(
+        "locked by another process, and other guards wait for it, too",
+      );
+      other.kill();
+      await shown;
+    } finally {
+      other.kill();
+    }
+  },
+  60_000,
+);
 
 test("without a terminal nothing of it is written", async () => {
   await using agent = await start("alpha", "quiet");
@@ -111,11 +159,94 @@ test("stepdown tells its effect: what is released, and what is not", async () =>
   const all = await runClient(agent, ["stepdown", "--all"]);
   expect(all.status).toBe(1);
   expect(all.stdout).toMatch(
-    /^released 1 store: .* for 6s\nnot released 1 store, whose writes did/,
+    /^released 1 store: .* for 6s\nnot released 1 store, .* keeps until they do/,
   );
   const none = await runClient(agent, ["stepdown", "one"]);
   expect(none.stdout).toContain("nothing to release");
 });
+
+test("stepdown at a terminal tells which process is in the way, and how long yet", async () => {
+  await using agent = await start("alpha", "in-the-way", ["--drain", "20s"]);
+  for (const store of ["one", "two"]) agent.makeStore(store);
+  const client = await agent.client();
+  const guard = async (store: string) => (await client.call("guard", { store })).token;
+  const [one, two] = [await guard("one"), await guard("two")];
+  const stepsDown = (args: readonly string[], where: string, released: string) =>
+    atTerminal(agent, ["stepdown", ...args], [
+      ["expect", `${where}: process ${process.pid} writes for at most 1\\d\\.\\d s more`],
+      ["touch", join(agent.dir, "shown")],
+      ["expect", `\x1b\\[Kreleased ${released}: `],
+    ]);
+  const first = stepsDown(["one", "--for", "100ms"], "waiting for one", "1 store");
+  await shownTo(agent, first);
+  await client.call("release", { token: one });
+  await first;
+  const again = await until("it is taken again", () => guard("one").catch(() => null));
+  const both = stepsDown(["--all"], "waiting for one and 1 more", "2 stores");
+  await shownTo(agent, both);
+  for (const token of [again, two]) await client.call("release", { token });
+  await both;
+}, 60_000);
+
+test("at a dumb terminal the progress is one line, and no control characters", async () => {
+  await using agent = await start("alpha", "dumb");
+  agent.makeStore("one");
+  const client = await agent.client();
+  const { token } = await client.call("guard", { store: "one" });
+  const shown = atTerminal(agent, ["guard", "one", "--wait", "30s", "--", "echo", "my turn"], [
+    ["expect", `agent: waiting up to 30s for one: process ${process.pid}`],
+    ["touch", join(agent.dir, "shown")],
+    ["expect", "my turn"],
+  ], "dumb");
+  await shownTo(agent, shown);
+  await Bun.sleep(2_000); // in which it would look again
+  await client.call("release", { token });
+  const screen = await shown;
+  expect(screen).not.toContain("\x1b");
+  expect(screen.match(/waiting up to/g)).toHaveLength(1);
+}, 40_000);
+
+test(
+  "history tells how old, how long, how it ended, and what the next one owed for it",
+  async () => {
+    await using alpha = await start("alpha", "history", [...SHORT, "--address", "http://alpha"]);
+    await using beta = await start("beta", "history", SHORT);
+    await using gamma = await start("gamma", "history", SHORT);
+    for (const agent of [alpha, beta, gamma]) agent.makeStore("one");
+    const guard = (agent: RealAgent) =>
+      runClient(agent, ["guard", "one", "--wait-lease", "--wait", "40s", "--", "true"]);
+    await guard(alpha);
+    await alpha.end("SIGTERM");
+    await guard(beta);
+    await beta.end("SIGKILL");
+    expect(await guard(gamma)).toMatchObject({ status: 0 });
+    const { stdout } = await runClient(gamma, ["history", "one"]);
+    const [header, ...rows] = stdout.trimEnd().split("\n");
+    expect(header).toMatch(/^EPOCH +NODE +ACQUIRED +AGE +HELD +END +GRACE +ADDRESS$/);
+    const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`;
+    const age = String.raw`(?:less than 1s|\d+s)`;
+    for (
+      const [i, row] of [
+        `gamma +${time} +${age} +${age} +holds it now +owed +-`,
+        `beta +${time} +${age} +up to \\d+s +not released +none +-`,
+        `alpha +${time} +${age} +${age} +shutdown +not known +http://alpha`,
+      ].entries()
+    ) expect(rows[i]).toMatch(new RegExp(`^\\d+ +${row}$`));
+    expect(rows).toHaveLength(3);
+    const json = JSON.parse((await runClient(gamma, ["history", "one", "--json"])).stdout);
+    expect(json.tenures.map((each: object) => Object.keys(each))).toEqual([
+      ["node", "incarnation", "address", "epoch", "acquired_at"],
+      ["node", "incarnation", "address", "epoch", "acquired_at"],
+      ["node", "incarnation", "address", "epoch", "acquired_at", "released_at", "reason"],
+    ]);
+    const empty = await runClient(gamma, ["leases", "--node", "nobody"]);
+    expect(empty).toMatchObject({ status: 0, stdout: "" });
+    expect(empty.stderr).toContain("none of the stores");
+    const prefixed = await runClient(gamma, ["leases", "--prefix", "nothing/"]);
+    expect(prefixed.stderr).toContain("none of the stores");
+  },
+  60_000,
+);
 
 test("leases filters by state, node and prefix", async () => {
   await using alpha = await start("alpha", "filters");
@@ -176,6 +307,16 @@ test("run --print-config shows each setting and where it came from", async () =>
   const flags = [...help.matchAll(/^ {2}--([\w-]+)/gm)].map(([, name]) => name!)
     .filter((name) => !["print-config", "json", "help"].includes(name));
   expect([...settings.keys()].toSorted()).toEqual(flags.toSorted());
+  // The defaults that the help tells are those in force.
+  const told = [...help.matchAll(/^ {2}--([\w-]+) .*?(?:\(default: (\S+?)\)|(\w+) \(default\))/gm)]
+    .map(([, name, value, word]) => [name!, value ?? word!] as const)
+    .filter(([name]) => settings.get(name)!.source === "default");
+  expect(told.length).toBeGreaterThan(8);
+  for (const [name, value] of told) {
+    // Where the default is what the bucket or another setting says, there is no value yet.
+    const inForce = settings.get(name)!.value ?? NOT_SET[name];
+    expect([name, inForce]).toEqual([name, value]);
+  }
 
   mkdirSync(join(dir.path, "credentials"));
   writeFileSync(join(dir.path, "credentials/zit-agent.creds"), "secret\n");

@@ -13,7 +13,7 @@ let promtool: string;
 let nats: NatsServer;
 
 beforeAll(async () => {
-  promtool = Bun.spawnSync([join(SCRIPTS, "promtool")]).stdout.toString().trim();
+  promtool = Bun.spawnSync([join(SCRIPTS, "prometheus"), "promtool"]).stdout.toString().trim();
   nats = await NatsServer.start();
 }, 60_000);
 afterAll(() => nats.stop());
@@ -72,15 +72,29 @@ describe("/metrics", () => {
     expect(Math.abs(startedS - Date.now() / 1_000)).toBeLessThan(60);
 
     const { body } = await get("/metrics");
-    const names = [...body.matchAll(/^# TYPE zit_agent_(\w+)/gm)].map(([, name]) => name).sort();
-    expect(names).toEqual(
-      ["build_info", "coordinator_up", "grants_active", "guard_seconds", "guard_total"]
-        .concat(["leases_held", "lost_total", "renew_overdue_seconds", "renew_seconds"])
-        .concat(["unguarded_total", "waiters"]),
-    );
     expect(check(["check", "metrics"], body)).toEqual({ status: 0, output: "" });
     const wrong = body.replaceAll("zit_agent_guard_total", "zit_agent_guardTotal");
     expect(check(["check", "metrics"], wrong).status).not.toBe(0);
+  });
+
+  test("are those of the manual's table, and the contract's, with these types and labels", async () => {
+    const { agent, get } = await monitored(nats.url);
+    await using _ = agent;
+    const { body } = await get("/metrics");
+    const exposed = [...body.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name, type]) => {
+      const [, labels = ""] = new RegExp(`^${name}\\{([^}]*)\\}`, "m").exec(body) ?? [];
+      const shown = [...labels.matchAll(/(\w+)=/g)].map(([, label]) => label).join();
+      return `${name}${shown && `{${shown}}`} ${type}`;
+    });
+    const manual = readFileSync(join(SCRIPTS, "../docs/operations.md"), "utf8");
+    const rows = [...manual.matchAll(/^\| `((?:zit_agent|process)_[^`]+)` \| (\w+) \|/gm)];
+    expect(exposed.toSorted()).toEqual(rows.map(([, name, type]) => `${name} ${type}`).toSorted());
+    const contract = ["leases_held gauge", "guard_total{outcome} counter", "waiters gauge"]
+      .concat("guard_seconds histogram", "renew_seconds histogram", "renew_overdue_seconds gauge")
+      .concat("coordinator_up gauge", "lost_total{reason} counter", "grants_active gauge")
+      .concat("unguarded_total counter", "build_info{version,bun,node} gauge");
+    expect(exposed.filter((each) => each.startsWith("zit_")).toSorted())
+      .toEqual(contract.map((each) => `zit_agent_${each}`).toSorted());
   });
 
   test(

@@ -27,6 +27,21 @@ test("the service waits for READY, always restarts, and clears Bun's variables",
   expect(cleared).toEqual(expect.arrayContaining(["BUN_BE_BUN", "BUN_OPTIONS", "BUN_INSPECT"]));
 });
 
+test("the service waits before it tries again what would fail again", () => {
+  const [command] = settings(SERVICE, "ExecStopPost");
+  const [, script] = /^-\/bin\/sh -c '(.*)'$/.exec(command!)!;
+  const waits = (status: string) => {
+    // A sleep that tells how long.
+    const run = Bun.spawnSync(["sh", "-c", `sleep() { echo "$1"; }; ${script}`], {
+      env: { EXIT_STATUS: status },
+    });
+    return `${run.stdout}`.trim();
+  };
+  expect(["0", "64", "KILL"].map(waits)).toEqual(["", "", ""]);
+  expect(["73", "78"].map(waits)).toEqual(["5", "5"]);
+  expect(["70", "SEGV", "ILL"].map(waits)).toEqual(["1", "1", "1"]);
+});
+
 test("the service gives a clean end more time than --drain takes by default", () => {
   const stopMs = parseDurationMs(settings(SERVICE, "TimeoutStopSec")[0]!);
   expect(stopMs).toBeGreaterThan(DEFAULTS.drainMs + 5_000);
@@ -48,9 +63,7 @@ test.skipIf(Bun.which("systemd-analyze") === null)(
   async () => {
     const directory = mkdtempSync(join(tmpdir(), "zit-unit-"));
     try {
-      const service = SERVICE.replace("/usr/local/bin/agent", AGENT)
-        // Keys that older versions of systemd ignore with a warning.
-        .replace(/^Restart(Steps|MaxDelaySec)=.*$/gm, "");
+      const service = SERVICE.replace("/usr/local/bin/agent", AGENT);
       writeFileSync(join(directory, "zit-agent.service"), service);
       cpSync(join(SCRIPTS, "zit-agent.socket"), join(directory, "zit-agent.socket"));
       const verify = (name: string) =>

@@ -191,15 +191,24 @@ export class SimLockFiles implements LockFiles {
     return this.#heldLock(store, fd, description);
   }
 
-  #heldLock(store: string, fd: number, description: Description): HeldLock {
+  #heldLock(
+    store: string,
+    fd: number,
+    description: Description,
+    handOvers = 0,
+  ): HeldLock {
     const { disk, noticesReplaced, perfectMs } = this.#wiring;
     const { file } = description;
+    const current = () => !noticesReplaced || disk.file(store) === file;
     return {
       kind: "locked",
+      passed: false,
+      handOvers,
+      handOver: () => current() ? this.#heldLock(store, fd, description, handOvers + 1) : null,
       fd,
       path: this.path(store),
       fence: file.fence,
-      current: () => !noticesReplaced || disk.file(store) === file,
+      current,
       writeFence: (fence) => {
         if (disk.full) return "No space left on device";
         file.fence = fence;

@@ -38,6 +38,8 @@ export class SimMemory implements HostMemory {
   readonly #mutations: Mutations;
   /** Grants of earlier incarnations whose clients may still run. */
   #inherited: { store: string; pid: number }[];
+  /** Grants that are not written yet, and lost with the agent: they may not be given. */
+  readonly #begun = new Map<string, { store: string; pid: number; lingerMs: number }>();
 
   constructor(
     dir: StateDir,
@@ -101,17 +103,22 @@ export class SimMemory implements HostMemory {
   beginGrant(
     id: number,
     { store, pid, lingerMs }: { store: string; epoch: number; pid: number; lingerMs: number },
-  ): null {
-    this.#dir.grants.set(`${this.#incarnation} ${id}`, { store, pid, lingerMs });
+  ): void {
+    this.#begun.set(`${this.#incarnation} ${id}`, { store, pid, lingerMs });
+  }
+
+  secureGrant(): null {
+    for (const [key, grant] of this.#begun) this.#dir.grants.set(key, grant);
+    this.#begun.clear();
     return null;
   }
 
-  endGrant(id: number, lingerUntilMs: number): null {
+  endGrant(id: number, lingerUntilMs: number): void {
     const key = `${this.#incarnation} ${id}`;
+    this.#begun.delete(key);
     const grant = this.#dir.grants.get(key);
     if (grant !== undefined) this.#leave(grant.store, lingerUntilMs);
     this.#dir.grants.delete(key);
-    return null;
   }
 
   #leave(store: string, untilMs: number): void {

@@ -73,7 +73,7 @@ export class SimServer {
   staleUntilMs = -1;
   watcher: ServerWatcher | null = null;
   /** Told of each tenure record that is written. */
-  readonly subscribers: ((store: string, record: TenureRecord) => void)[] = [];
+  readonly subscribers: ((store: string, record: TenureRecord, revision: number) => void)[] = [];
   /** By store, when its entry was last taken away other than by its holder or by age. */
   readonly disturbedMs = new Map<string, number>();
 
@@ -159,7 +159,7 @@ export class SimServer {
     const outcome = this.#tenures.put(store, expect, message, this.clockMs);
     if (outcome.kind === "ok") {
       this.watcher?.onTenure(store, before, record);
-      for (const tell of this.subscribers) tell(store, record);
+      for (const tell of this.subscribers) tell(store, record, outcome.value);
     }
     return this.#answer(outcome);
   }

@@ -117,16 +117,16 @@ export class World {
       node.start();
       for (let i = 0; i < plan.clientsPerNode; i++) keepAsking(node);
     }
-    this.server.subscribers.push((store, record) => this.#tellTenure(store, record));
+    this.server.subscribers.push((...told) => this.#tellTenure(...told));
     if (plan.older) this.older = new Older(this);
   }
 
-  #tellTenure(...[store, record]: Parameters<SimServer["subscribers"][number]>): void {
+  #tellTenure(...told: Parameters<SimServer["subscribers"][number]>): void {
     for (const node of this.nodes) {
       const { run } = node;
       if (run === null) continue;
       run.link.tell(() => {
-        if (node.run === run) node.ask((agent) => agent.onTenure(store, record));
+        if (node.run === run) node.ask((agent) => agent.onTenure(...told));
       });
     }
   }

@@ -6,18 +6,24 @@
  * if, and only if, their lines in a log are interleaved. No clock is compared.
  * @module
  */
-import { readdirSync, readFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { processStartTime } from "../../src/sys/proc.ts";
 import { Random } from "./random.ts";
 import { AGENT, RealAgent, type RealAgentOptions } from "./real_agent.ts";
 import { reap, reaped } from "./reaper.ts";
 
-/** Writes lines `GRANT EPOCH NODE N` to the log for as long as it was told, about every 10 ms. */
+/**
+ * Writes lines `GRANT EPOCH NODE N PID BOOT` to the log for as long as it was told, about every 10 ms.
+ * BOOT is CLOCK_BOOTTIME in seconds: for people, who compare it with logs; nothing is decided by it.
+ */
 export const WRITER = `
 exec 9<> <(:)
 for ((i = 0; i < $2; i++)); do
-  echo "$ZIT_LEASE_TOKEN $ZIT_LEASE_EPOCH $ZIT_LEASE_NODE $i" >> "$1"
+  read -r boot _ < /proc/uptime
+  echo "$ZIT_LEASE_TOKEN $ZIT_LEASE_EPOCH $ZIT_LEASE_NODE $i $$ $boot" >> "$1"
   read -rt 0.01 -u 9
 done
 true`;
@@ -58,6 +64,9 @@ export class KillStorm {
   readonly #guards = new Map<number, { node: string; store: string }>();
   /** Everything that guards started, as seen just before they were killed. */
   readonly #orphans: Started[] = [];
+  /** What happened when, a line each; and every agent that ever ran. */
+  readonly #events: string[] = [];
+  readonly #ran: RealAgent[] = [];
   #workers: Promise<void>[] = [];
   #stopping = false;
 
@@ -70,7 +79,7 @@ export class KillStorm {
   static async begin(options: StormOptions): Promise<KillStorm> {
     const storm = new KillStorm(options);
     for (const node of ["alpha", "beta"]) {
-      const agent = await options.start(node);
+      const agent = await storm.#start(node);
       for (const store of options.stores) agent.makeStore(store);
       storm.agents.set(node, agent);
       for (const store of options.stores) storm.#workers.push(storm.#work(node, store));
@@ -99,6 +108,34 @@ export class KillStorm {
     ).map(({ pid }) => pid);
   }
 
+  /**
+   * Keeps all there is to find out what went wrong: the writers' logs, what was done when, and each
+   * agent's log and state directory. Returns where.
+   */
+  keepEvidence(): string {
+    const kept = mkdtempSync(join(tmpdir(), `kill-storm-${this.#options.seed}-`));
+    cpSync(this.#options.logs, join(kept, "stores"), { recursive: true });
+    writeFileSync(join(kept, "events"), this.#events.join("\n") + "\n");
+    for (const { dir, state, pid, options: { node } } of this.#ran) {
+      const target = join(kept, `${node}-${pid}`);
+      mkdirSync(target);
+      cpSync(join(dir, "log"), join(target, "log"));
+      cpSync(state, join(target, "state"), { recursive: true });
+    }
+    return kept;
+  }
+
+  async #start(node: string, more?: Partial<RealAgentOptions>): Promise<RealAgent> {
+    const agent = await this.#options.start(node, more);
+    this.#ran.push(agent);
+    this.#note(`agent ${node} ${agent.pid} is ready`);
+    return agent;
+  }
+
+  #note(what: string): void {
+    this.#events.push(`${(bootTimeMs() / 1_000).toFixed(3)} ${what}`);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopping = true;
     for (const pid of this.#guards.keys()) kill(pid);
@@ -124,12 +161,16 @@ export class KillStorm {
       const stderr = new Response(child.stderr).text();
       reap(child.pid);
       this.#guards.set(child.pid, { node, store });
+      this.#note(`guard ${child.pid} ${node} ${store} ${patience.join(" ")} ${lines} lines`);
       await child.exited;
       reaped(child.pid);
       this.#guards.delete(child.pid);
       const status = child.signalCode === null ? child.exitCode! : 128 + 9;
       this.exits.set(status, (this.exits.get(status) ?? 0) + 1);
-      if (!EXPECTED.has(status)) this.oddities.push(`exit ${status}: ${await stderr}`);
+      this.#note(`guard ${child.pid} ${node} ${store} exit ${status} ${await stderr}`.trim());
+      if (!EXPECTED.has(status)) {
+        this.oddities.push(`guard ${child.pid} ${node} ${store} exit ${status}: ${await stderr}`);
+      }
       // Refused: somebody has it, or there is no agent. Not all the time, or nothing else runs.
       if (status !== 0) await Bun.sleep(this.#random.between(20, 200));
     }
@@ -142,12 +183,13 @@ export class KillStorm {
     if (deed === "guard" || deed === "group") return this.#killGuard(node, deed === "group");
     const agent = this.agents.get(node)!;
     if (deed === "both") this.#killGuard(node, false);
+    this.#note(`${deed === "stop" ? "stop" : "kill"} agent ${node} ${agent.pid}`);
     if (deed === "stop") await agent.end("SIGTERM");
     else await agent.end("SIGKILL");
     // As systemd does: at once, or a moment later.
     await Bun.sleep(this.#random.between(0, 150));
     const { state, locks, socket } = agent;
-    this.agents.set(node, await this.#options.start(node, { state, locks, socket }));
+    this.agents.set(node, await this.#start(node, { state, locks, socket }));
   }
 
   #killGuard(node: string, withGroup: boolean): void {
@@ -158,6 +200,7 @@ export class KillStorm {
     for (const child of children) {
       this.#orphans.push({ pid: child, startTime: processStartTime(child) });
     }
+    this.#note(`kill guard ${pid} of ${node}${withGroup ? ", and" : "; not"} ${children}`);
     kill(pid);
     if (withGroup) { for (const child of children) kill(child); }
   }

@@ -7,6 +7,8 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { freezeProcess } from "./freeze.ts";
+import { PowerDisk } from "./power_disk.ts";
 import { reap, reapDir, reaped } from "./reaper.ts";
 import { until } from "./wait.ts";
 
@@ -47,6 +49,8 @@ export interface NatsServerOptions {
   readonly jetstream?: boolean;
   /** Lines for the jetstream block. */
   readonly jetstreamConfig?: string;
+  /** Whether its streams are on a disk of their own, whose power can fail. Default: false. */
+  readonly ownDisk?: boolean;
   readonly name?: string;
   /** Default: a random one. */
   readonly port?: number;
@@ -63,6 +67,7 @@ export class NatsServer {
   #options: NatsServerOptions;
   #written = { port: 0, monitorPort: 0 };
   #process: Bun.Subprocess | null = null;
+  readonly #disk: PowerDisk | null;
 
   /** Starts a server; resolves when it is ready. */
   static async start(options: NatsServerOptions = {}): Promise<NatsServer> {
@@ -77,6 +82,7 @@ export class NatsServer {
     this.dir = mkdtempSync(join(tmpdir(), "nats-"));
     this.port = options.port ?? 0;
     reapDir(this.dir);
+    this.#disk = options.ownDisk ? PowerDisk.mount(join(this.dir, "js")) : null;
   }
 
   get url(): string {
@@ -145,14 +151,7 @@ export class NatsServer {
 
   /** Stops it where it is; returns when each of its threads stands. */
   freeze(): void {
-    const { pid } = this;
-    process.kill(pid, "SIGSTOP");
-    // The signal reaches a thread that runs only when that next enters the kernel.
-    const stands = (thread: string) => {
-      const stat = readFileSync(`/proc/${pid}/task/${thread}/stat`, "latin1");
-      return /^[tTZX]/.test(stat.slice(stat.lastIndexOf(")") + 2));
-    };
-    while (!readdirSync(`/proc/${pid}/task`).every(stands)) Bun.sleepSync(1);
+    freezeProcess(this.pid);
   }
 
   thaw(): void {
@@ -169,9 +168,24 @@ export class NatsServer {
     reaped(child.pid);
   }
 
+  /** All that it has written so far is on its own disk. */
+  syncDisk(): void {
+    this.#disk!.sync();
+  }
+
+  /** Its machine loses its power: what it did not sync is gone. Resolves when it can be started. */
+  async powerOff(): Promise<void> {
+    // Frozen first: nothing is acknowledged after the disk is gone.
+    if (this.#process !== null) this.freeze();
+    this.#disk!.cut();
+    await this.kill();
+    this.#disk!.restore();
+  }
+
   /** Kills it and removes its directory. */
   async stop(): Promise<void> {
     await this.kill();
+    this.#disk?.[Symbol.dispose]();
     rmSync(this.dir, { recursive: true, force: true });
   }
 
@@ -214,11 +228,16 @@ export class NatsCluster {
   readonly servers: readonly NatsServer[];
 
   /** Starts a cluster; resolves when it has a meta leader and all members are healthy. */
-  static async start(size = 3, config = ""): Promise<NatsCluster> {
+  static async start(
+    size = 3,
+    config = "",
+    more: Pick<NatsServerOptions, "jetstreamConfig" | "ownDisk"> = {},
+  ): Promise<NatsCluster> {
     const ports = await Promise.all(Array.from({ length: size }, freePort));
     const routes = ports.map((port) => `"nats://127.0.0.1:${port}"`).join(", ");
     const servers = await Promise.all(ports.map((port, index) =>
       NatsServer.start({
+        ...more,
         name: `n${index + 1}`,
         awaitHealth: false,
         config: `cluster { name: test, listen: "127.0.0.1:${port}", routes: [${routes}] }\n` +

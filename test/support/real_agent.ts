@@ -30,6 +30,8 @@ export interface RealAgentOptions {
   /** Default true: resolves once READY. */
   readonly awaitReady?: boolean;
   readonly env?: Record<string, string>;
+  /** A command that becomes the one behind it: setpriv, prlimit. */
+  readonly wrap?: readonly string[];
 }
 
 /** A line of the log. */
@@ -66,9 +68,10 @@ export class RealAgent {
     this.locks = options.locks ?? join(this.dir, "locks");
     this.state = options.state ?? join(this.dir, "state");
     mkdirSync(this.locks, { recursive: true });
-    const { node, nats, flags = [] } = options;
+    const { node, nats, flags = [], wrap = [] } = options;
     this.#process = Bun.spawn({
       cmd: [
+        ...wrap,
         AGENT,
         "run",
         "--node",

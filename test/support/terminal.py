@@ -2,15 +2,20 @@
 
     terminal.py STEPS PROGRAM [ARG...]
 
-STEPS is a JSON list of ["send", TEXT] and ["expect", REGEX]; an expected text is looked for behind
-the one before. Prints what was on the screen, then "exit STATUS". Exits 1 if a text did not come.
+STEPS is a JSON list of ["send", TEXT], ["expect", REGEX], ["resize", "ROWS COLUMNS"], ["wait",
+SECONDS] and ["touch", FILE], which tells whoever waits for the file that it came so far; an expected
+text is looked for behind the one before. Prints what was on the screen, then "exit STATUS". Exits 1
+if a text did not come.
 """
+import fcntl
 import json
 import os
 import pty
 import re
 import select
+import struct
 import sys
+import termios
 import time
 
 # For a busy machine; a text that does not come at all costs a test as long.
@@ -26,6 +31,16 @@ def main():
     for kind, text in steps:
         if kind == "send":
             os.write(terminal, text.encode())
+            continue
+        if kind == "resize":
+            rows, columns = map(int, text.split())
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            continue
+        if kind == "wait":
+            time.sleep(float(text))
+            continue
+        if kind == "touch":
+            open(text, "w").close()
             continue
         until = time.monotonic() + PATIENCE_SECONDS
         while not (match := re.compile(text).search(seen, behind)):

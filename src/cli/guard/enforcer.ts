@@ -5,7 +5,7 @@
 import { constants } from "node:os";
 import { bootTimeMs } from "../../sys/boot_time.ts";
 import { signalGroup, signalProcess } from "../../sys/job.ts";
-import { ending, stepAt } from "./plan.ts";
+import { ending, renewed, stepAt } from "./plan.ts";
 import type { Hold } from "./plan.ts";
 import { LockTrail } from "./lock_holders.ts";
 import type { LockMark } from "./lock_holders.ts";
@@ -77,8 +77,10 @@ export class Enforcer {
    * enforcer: this one then asks no more, but kills. After that there is no other.
    */
   update(hold: Hold): void {
+    const known = this.#hold;
     // Null after a pause: then the caller's is the one that stays.
-    if (!this.#acted || this.#hold === null) this.#hold = hold;
+    if (known === null || (!this.#acted && hold.endingSinceMs !== null)) this.#hold = hold;
+    else if (!this.#acted) this.#hold = renewed(known, hold.deadlineMs);
     if (hold.endingSinceMs !== null) this.#decide();
     this.look();
   }

@@ -4,6 +4,7 @@
  */
 import { openSocket } from "../../client/connect.ts";
 import { AgentError } from "../../client/errors.ts";
+import { expectMove } from "../../sys/cgroup.ts";
 import { checkStore, socketOf } from "../agent.ts";
 import { Failure } from "../failure.ts";
 import { guardRefusalText } from "../refusal.ts";
@@ -44,6 +45,7 @@ export async function guard(request: GuardRequest): Promise<number> {
     return await runUnguarded({ command, store, reason: request.unguarded, signals });
   }
   const socket = socketOf(request);
+  expectMove();
   const mark = Buffer.from(crypto.getRandomValues(new Uint8Array(8))).toString("hex");
   // Started first, so that it comes up while the agent is asked.
   const watchdog = new WatchdogLink(mark);

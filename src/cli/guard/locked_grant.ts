@@ -10,8 +10,10 @@ import type { Socket } from "node:net";
 import { Connection } from "../../client/connection.ts";
 import { agentError, AgentUnreachable } from "../../client/errors.ts";
 import type { Methods, Notification } from "../../client/mod.ts";
+import { codeOf } from "../../sys/errno.ts";
 import { whenReadable } from "../../sys/readable.ts";
 import { peerOf, receiveWithDescriptors } from "../../sys/unix_socket.ts";
+import type { Received } from "../../sys/unix_socket.ts";
 
 /** Methods whose answers bring a lock. */
 export type Locking = "guard" | "verify";
@@ -124,7 +126,7 @@ class AnswerReader<M extends Locking> {
   /** Reads what is there; returns what was asked for once it came. */
   read(): (Omit<Locked<M>, "connection" | "agentPid"> & { rest: Uint8Array }) | null {
     for (;;) {
-      const received = receiveWithDescriptors(this.#fd, CHUNK_BYTES);
+      const received = this.#receive();
       if (received === null) return null;
       for (const fd of received.fds) this.#keep(fd);
       if (received.bytes.byteLength === 0) throw this.gone();
@@ -139,6 +141,15 @@ class AnswerReader<M extends Locking> {
         early: early as unknown as Notification[],
         rest: this.#bytes,
       };
+    }
+  }
+
+  /** An agent that is killed before it has read our question resets the connection. */
+  #receive(): Received | null {
+    try {
+      return receiveWithDescriptors(this.#fd, CHUNK_BYTES);
+    } catch (error) {
+      throw codeOf(error) === "ECONNRESET" ? this.gone() : error;
     }
   }
 

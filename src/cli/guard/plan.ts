@@ -50,9 +50,10 @@ export function ending(hold: Hold, nowMs: number): Hold {
   return hold.endingSinceMs === null ? { ...hold, endingSinceMs: nowMs } : hold;
 }
 
-/** The hold after the lease was renewed. */
+/** The hold after the lease was renewed. Its deadline only grows: an earlier one is late news. */
 export function renewed(hold: Hold, deadlineMs: number): Hold {
-  return hold.endingSinceMs === null ? { ...hold, deadlineMs } : hold;
+  if (hold.endingSinceMs !== null) return hold;
+  return { ...hold, deadlineMs: Math.max(hold.deadlineMs, deadlineMs) };
 }
 
 /**

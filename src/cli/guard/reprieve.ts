@@ -1,10 +1,11 @@
 /**
  * A guarded job that was stopped from the terminal keeps its lease: the agent goes on renewing it, but
- * the wrapper, stopped as well, does not tell. Then the watchdog asks the agent itself.
+ * the wrapper, stopped as well or only just continued, does not tell. Then the watchdog asks the agent
+ * itself.
  * @module
  */
-import { readFileSync } from "node:fs";
 import { bootTimeMs } from "../../sys/boot_time.ts";
+import { processStartTime } from "../../sys/proc.ts";
 import type { Hold } from "./plan.ts";
 import type { WatchdogState } from "./watchdog_state.ts";
 
@@ -12,12 +13,12 @@ import type { WatchdogState } from "./watchdog_state.ts";
 const ANSWER_WITHIN_MS = 500;
 
 /**
- * The grant's hold as the agent proves it, or null where there is no reason to ask (a wrapper that
- * runs knows better, and one that is gone took the grant with it) or no proof.
+ * The grant's hold as the agent proves it, or null where there is no proof, or no reason to ask: a
+ * wrapper that is gone took the grant with it, and an agent that hangs must not hold up the end.
  */
 export async function askAgent(state: WatchdogState, wrapper: number): Promise<Hold | null> {
   const { grant, hold } = state;
-  if (grant === null || hold === null || !isStopped(wrapper)) return null;
+  if (grant === null || hold === null || processStartTime(wrapper) === null) return null;
   const { openConnection } = await import("../../client/mod.ts");
   const connection = await openConnection({ socket: grant.socket });
   try {
@@ -31,14 +32,5 @@ export async function askAgent(state: WatchdogState, wrapper: number): Promise<H
     return { ...hold, deadlineMs: askedMs + remaining_ms };
   } finally {
     void connection.close();
-  }
-}
-
-function isStopped(pid: number): boolean {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-    return /^[Tt]/.test(stat.slice(stat.lastIndexOf(")") + 2));
-  } catch {
-    return false;
   }
 }

@@ -113,11 +113,14 @@ function livingProcesses(): Process[] {
 
 /** The marks a process carries; none where it is not ours to see. */
 function marksOf(pid: number): string[] {
-  const environment = readAll(`/proc/${pid}/environ`)?.toString("latin1") ?? "";
-  const prefix = `\0${MARKS_VARIABLE}=`;
-  const at = `\0${environment}`.indexOf(prefix);
-  if (at < 0) return [];
-  return environment.slice(at + prefix.length - 1).split("\0", 1)[0]!.split(":");
+  const prefix = `${MARKS_VARIABLE}=`;
+  const entry = readEnvironment(pid).find((each) => each.startsWith(prefix));
+  return entry?.slice(prefix.length).split(":") ?? [];
+}
+
+/** The environment a process was started with, `NAME=value` each; none where it is not ours to see. */
+export function readEnvironment(pid: number): string[] {
+  return readAll(`/proc/${pid}/environ`)?.toString("latin1").split("\0") ?? [];
 }
 
 /** Reads a file of /proc, whose size is not known beforehand. */

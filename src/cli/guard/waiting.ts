@@ -5,6 +5,7 @@
 import { AgentError, type Connection, openConnection } from "../../client/mod.ts";
 import { formatDuration } from "../duration.ts";
 import { showProgress } from "../progress.ts";
+import { obstacleOf } from "../refusal.ts";
 
 /** What is waited for. */
 export interface Wait {
@@ -53,6 +54,6 @@ async function whoIsBefore(store: string, agent: Connection): Promise<string> {
       const left = formatDuration(Math.ceil(error.retryAfterMs / 1_000) * 1_000);
       return `in its grace, ${left} more for its last holder`;
     }
-    return error.message.replace(/^Cannot guard store \S+: /, "").replace(/;.*$/, "");
+    return obstacleOf(error);
   }
 }

@@ -7,6 +7,7 @@
  * @module
  */
 import { writeSync } from "node:fs";
+import { bootTimeMs } from "../../sys/boot_time.ts";
 import { Cgroup } from "../../sys/cgroup.ts";
 import { Enforcer } from "./enforcer.ts";
 import type { Hold } from "./plan.ts";
@@ -80,11 +81,16 @@ class Watchdog {
 
   /** The wrapper is gone without a word: stays until the command is, too. */
   async orphaned(): Promise<void> {
-    if (this.#enforcer === null || this.#state?.hold === null) return; // nothing was started
+    if (this.#enforcer === null || this.#state === null) return;
+    const { group, hold, cgroup } = this.#state;
+    if (hold === null) return; // nothing was started
     this.#enforcer.look();
-    while (this.#enforcer.members().length > 0) await Bun.sleep(ORPHAN_LOOK_MS);
+    // Killed as it started the command: a process that is just being made does not carry its mark yet.
+    const untilMs = group === null ? hold.deadlineMs : 0;
+    while (bootTimeMs() < untilMs || this.#enforcer.members().length > 0) {
+      await Bun.sleep(ORPHAN_LOOK_MS);
+    }
     this.#enforcer.stop();
-    const cgroup = this.#state?.cgroup ?? null;
     if (cgroup !== null) Cgroup.at(cgroup).remove();
   }
 }

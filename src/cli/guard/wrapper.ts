@@ -56,6 +56,7 @@ export class Wrapper {
   readonly #enforcer: Enforcer;
   #hold: Hold;
   #suspended = false;
+  #suspensions = 0;
   /** The command's own; null where none could be made. */
   #cgroup: Cgroup | null;
   /** Why the lease is not renewed, as far as that is known. */
@@ -196,15 +197,20 @@ export class Wrapper {
 
   /** While we are stopped the watchdog keeps watch; our own view of the deadline grows stale. */
   #onSuspend(): void {
+    this.#suspensions++;
     this.#suspended = true;
     this.#wasLate = true;
     this.#enforcer.stop();
   }
 
+  /**
+   * What the agent told while we were stopped is read first, and most of it is long past: so nothing
+   * is done by it before the agent has said what is true now.
+   */
   async #onResume(): Promise<void> {
     if (!this.#suspended) return;
-    this.#suspended = false;
     const { token, store } = this.#options.grant.result;
+    const suspensions = this.#suspensions;
     // Read before the question: what the answer proves is counted from no later than this.
     const askedMs = bootTimeMs();
     try {
@@ -215,8 +221,12 @@ export class Wrapper {
       );
       this.#renewed(askedMs + proof.remaining_ms);
     } catch {
-      this.#enforcer.update(this.#hold);
+      // Then what is known has to do.
     }
+    if (this.#suspensions !== suspensions) return; // stopped again meanwhile
+    this.#suspended = false;
+    this.#enforcer.update(this.#hold);
+    if (this.#lost !== null) this.#enforcer.end();
   }
 
   async #finish(ending: Ending): Promise<number> {

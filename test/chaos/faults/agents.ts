@@ -84,7 +84,16 @@ export const AGENT_FAULTS: FaultKind[] = [
       return { targets: [agent.name], detail: `to ${agent.program}` };
     },
   },
-
+  {
+    name: "kill older program",
+    area: "agents",
+    fits: ({ older }) => older !== null,
+    async inject({ older, history }) {
+      history.note({ kind: "gone", prefix: older!.prefix });
+      await older!.kill();
+      return { targets: [older!.node], heal: () => older!.start() };
+    },
+  },
   {
     name: "kill writers",
     area: "writers",

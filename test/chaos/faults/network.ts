@@ -29,7 +29,7 @@ export const NETWORK_FAULTS: FaultKind[] = [
     name: "cut agent off",
     area: "network",
     fits: onNamespaces,
-    inject: (world, random) => cut(world, both(random.pick(AGENT_NAMES), SERVER_NAMES)),
+    inject: (world, random) => cut(world, both(random.pick(world.nodes), SERVER_NAMES)),
   },
   {
     name: "cut agent from one server",
@@ -97,6 +97,35 @@ export const NETWORK_FAULTS: FaultKind[] = [
       const percent = everywhere ? 3 : random.pick([5, 20, 40]);
       for (const target of targets) await world.network.lose(target, percent);
       return { targets, detail: `${percent} %`, heal: () => world.network.heal() };
+    },
+  },
+  {
+    name: "lose packets between servers",
+    area: "network",
+    fits: onNamespaces,
+    async inject(world, random) {
+      const others = (name: string) => SERVER_NAMES.filter((other) => other !== name);
+      const targets = random.chance(0.5) ? SERVER_NAMES : [random.pick(SERVER_NAMES)];
+      const percent = random.pick([5, 20, 40]);
+      for (const target of targets) await world.network.lose(target, percent, others(target));
+      return { targets, detail: `${percent} %`, heal: () => world.network.heal() };
+    },
+  },
+  {
+    name: "delay servers",
+    area: "network",
+    inject(world, random) {
+      const { servers } = world;
+      // Who dialled whom is told apart by addresses, of which the loopback has one.
+      const some = onNamespaces(world) && random.chance(0.5);
+      const targets = some ? [random.pick(servers.all)] : servers.all;
+      const delayMs = random.pick([20, 100, 300, 800]);
+      servers.delayRoutes(delayMs, targets);
+      return {
+        targets: targets.map(({ host }) => host.name),
+        detail: `${delayMs} ms each way`,
+        heal: () => servers.delayRoutes(0),
+      };
     },
   },
   {

@@ -160,6 +160,25 @@ test("guard() killed by SIGKILL: the lock stays with the command, which ends by 
   await until(() => tryFlock(lock));
 });
 
+test("guard() killed as it starts the command: the watchdog ends what shows only later", async () => {
+  const mark = "0123456789abcdef";
+  const hold = { deadlineMs: bootTimeMs() + 3_000, killAfterMs: 500, endingSinceMs: null };
+  const place = { group: null, cgroup: null, lock: null, grant: null };
+  const state = { mark, hold, ...place, done: false, question: 0 };
+  // Its input is at its end, as when the wrapper is killed.
+  const watchdog = Bun.spawn([AGENT, "guard-watchdog"], {
+    env: { ZIT_WATCHDOG_STATE: JSON.stringify(state) },
+    stdin: "ignore",
+    stdout: "ignore",
+  });
+  // By now it has looked, and seen nobody.
+  await Bun.sleep(1_000);
+  const command = Bun.spawn(["sleep", "100"], { env: { ...process.env, ZIT_LEASE_GUARDS: mark } });
+  expect(await command.exited).toBe(143);
+  expect(bootTimeMs()).toBeLessThan(hold.deadlineMs + SLACK_MS);
+  expect(await watchdog.exited).toBe(0);
+});
+
 test("guard() and agent killed by SIGKILL: the watchdog alone ends the command", async () => {
   await using agent = await FakeAgent.start(TTL_MS);
   const child = agent.spawn(["guard", "store", "--", "sh", "-c", STUBBORN]);

@@ -35,6 +35,7 @@ test("stepAt() never lets a command run at its deadline, nor relents as time goe
 
 test("renewed() puts the deadline off, but not that of a command that was asked to end", () => {
   expect(renewed(HOLD, 20_000)).toEqual({ ...HOLD, deadlineMs: 20_000 });
+  expect(renewed(HOLD, 5_000)).toEqual(HOLD); // late news
   const times = fc.integer({ min: 0, max: 100_000 });
   fc.assert(
     fc.property(times, times, times, times, times, (deadlineMs, killMs, askedMs, laterMs, more) => {

@@ -74,6 +74,7 @@ class Lines {
 function matches(pattern: Json, value: Json): boolean {
   if (pattern === "<any>") return true;
   const type = /^<(string|number|boolean)>$/.exec(pattern)?.[1];
+  // deno-lint-ignore valid-typeof -- one of the three names matched above
   if (type !== undefined) return typeof value === type;
   if (Array.isArray(pattern)) {
     return Array.isArray(value) && value.length === pattern.length &&
