@@ -17,7 +17,16 @@ createServer((socket) => socket.on("data", (data) => socket.write(data)))
   .listen(process.argv.at(-1), () => console.log("ready"));
 `;
 
-/** `held`: one at a time, and in batches. */
+/**
+ * Puts a process on a core, with all of its threads. Where the scheduler happens to put it decides
+ * whether waking it crosses cores, which takes twice as long: more than what is to be compared.
+ */
+function pin(pid: number, core: number): void {
+  const { success } = Bun.spawnSync(["taskset", "-a", "-c", "-p", String(core), String(pid)]);
+  if (!success) throw new Error("Cannot pin a process to a core: is taskset (util-linux) there?");
+}
+
+/** `held`: one at a time, and in batches; the agent and what it is compared to on the same core. */
 export async function held(): Promise<void> {
   await using agent = await RealAgent.start({ node: "bench", flags: ["--log-level", "info"] });
   const client = await agent.client();
@@ -31,6 +40,8 @@ export async function held(): Promise<void> {
   const echo = createConnection(path);
   await new Promise((resolve) => echo.once("connect", resolve));
   const line = `{"jsonrpc":"2.0","id":1,"method":"held","params":{"store":"store"}}\n`;
+  pin(process.pid, 0);
+  for (const { pid } of [agent, child]) pin(pid, navigator.hardwareConcurrency - 1);
   const ours: number[] = [];
   const theirs: number[] = [];
   for (let i = 0; i < WARM_UP + ROUNDS; i++) {
