@@ -7,6 +7,7 @@ import type { LeaseEvent } from "../lease/state.ts";
 import type { LockRefusal, StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import type { Outcome, TenureRead } from "../ports/coordinator.ts";
 import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
+import { probeLock } from "./lock_probe.ts";
 import type { Slot, SlotLock } from "./slot.ts";
 import type { AgentOptions, AgentPorts } from "./types.ts";
 import { Window } from "./window.ts";
@@ -98,9 +99,12 @@ export class World {
         const current = this.#held(slot, effect.lockId)?.current() ?? false;
         return this.#send(slot, { type: "lock_checked", lockId: effect.lockId, current });
       }
-      case "probe_lock":
+      case "probe_lock": {
         this.closeSpare();
-        return this.#send(slot, { type: "lock_probed", free: !this.#isBusy(code) });
+        // A lock file that cannot be used is nobody's.
+        const free = probeLock(this.#ports.locks, code) !== "busy";
+        return this.#send(slot, { type: "lock_probed", free });
+      }
       case "write_fence":
         return this.#writeFence(slot, effect);
     }
@@ -111,24 +115,8 @@ export class World {
    * writes on, and has the lock: the journal of grants does not know it.
    */
   isUnlocked(store: string): boolean {
-    const found = this.#look(store);
+    const found = probeLock(this.#ports.locks, store);
     return found === "locked" || found === "unknown_store";
-  }
-
-  /** Whether somebody is seen to have it. A lock file that cannot be used is nobody's. */
-  #isBusy(store: string): boolean {
-    return this.#look(store) === "busy";
-  }
-
-  /** What comes of trying to lock the store's lock file, once; it is not kept. */
-  #look(store: string): (HeldLock | LockFailure)["kind"] | null {
-    let found: (HeldLock | LockFailure)["kind"] | null = null;
-    const cancel = this.#ports.locks.lock(store, -Infinity, (result) => {
-      if (result.kind === "locked") result.close();
-      found = result.kind;
-    });
-    cancel();
-    return found;
   }
 
   /** Gives up every lock of a store; the agent ends. */

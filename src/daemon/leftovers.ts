@@ -5,7 +5,8 @@
  */
 import { readdirSync } from "node:fs";
 import { constants } from "node:os";
-import { MARKS_VARIABLE, membersOf, readEnvironment } from "../cli/guard/sweep.ts";
+import { marksIn, membersOf, readEnvironment } from "../cli/guard/sweep.ts";
+import { probeLock } from "../agent/lock_probe.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { LockFiles } from "../ports/lock_file.ts";
 import type { Log } from "../service/log.ts";
@@ -65,7 +66,8 @@ export class Leftovers {
   #look(left: Left): void {
     if (this.#ports.clock.bootMs() < left.untilMs) return this.expect(left);
     // Nearly always: the watchdog has done it. A look at every process would take milliseconds.
-    if (this.#isUnlocked(left.store)) return;
+    const found = probeLock(this.#ports.locks, left.store);
+    if (found !== null && found !== "busy") return;
     const mark = markOf(left.token);
     if (mark !== null) this.#end(left.store, mark, new Set(), MAX_SWEEPS);
   }
@@ -92,15 +94,6 @@ export class Leftovers {
       log.event("error", "leftovers_alive", { store, pids: members, message });
     }
   }
-
-  #isUnlocked(store: string): boolean {
-    let free = false;
-    this.#ports.locks.lock(store, -Infinity, (result) => {
-      if (result.kind === "locked") result.close();
-      free = result.kind !== "busy";
-    });
-    return free;
-  }
 }
 
 /** The mark of the guard that gave out this token, by any process that was told it; null for none. */
@@ -110,8 +103,7 @@ function markOf(token: string): string | null {
     if (!(pid > 0)) continue;
     const variables = readEnvironment(pid);
     if (!variables.includes(`ZIT_LEASE_TOKEN=${token}`)) continue;
-    const marks = variables.find((entry) => entry.startsWith(`${MARKS_VARIABLE}=`));
-    const mark = marks?.slice(marks.lastIndexOf(":") + 1).replace(`${MARKS_VARIABLE}=`, "");
+    const mark = marksIn(variables).at(-1);
     if (mark) return mark;
   }
   return null;

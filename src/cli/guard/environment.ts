@@ -7,7 +7,7 @@
  */
 import { readFileSync } from "node:fs";
 import { descriptorLimit, setDescriptorLimit } from "../../sys/process.ts";
-import { MARKS_VARIABLE } from "./sweep.ts";
+import { MARKS_VARIABLE, marksIn } from "./sweep.ts";
 
 /** Whatever an outer guard set: none of it holds for a command under another guard. */
 const OURS = /^(?:ZIT_LEASE_(?:STORE|EPOCH|TOKEN|NODE|LOCK_FD|UNGUARDED|GUARDS)|ZIT_AGENT_SOCKET)=/;
@@ -28,10 +28,8 @@ export function guardedEnvironment(
 ): Buffer[] {
   const inherited = splitAtNul(readFileSync("/proc/self/environ"));
   const kept = inherited.filter((entry) => !isReplaced(entry.toString("latin1"), variables));
-  const prefix = `${MARKS_VARIABLE}=`;
-  const outer = inherited.map((entry) => entry.toString("latin1"))
-    .find((entry) => entry.startsWith(prefix))?.slice(prefix.length);
-  const marks = [outer, mark].filter((each) => each).join(":");
+  const outer = marksIn(inherited.map((entry) => entry.toString("latin1")));
+  const marks = [...outer, mark].filter((each) => each).join(":");
   const added = Object.entries(marks ? { ...variables, [MARKS_VARIABLE]: marks } : variables);
   return [...kept, ...added.map(([name, value]) => Buffer.from(`${name}=${value}`))];
 }

@@ -105,16 +105,16 @@ function livingProcesses(): Process[] {
       parent: Number(parent),
       group: Number(group),
       startTime: Number(fields[19]),
-      marks: marksOf(pid),
+      marks: marksIn(readEnvironment(pid)),
     });
   }
   return processes;
 }
 
-/** The marks a process carries; none where it is not ours to see. */
-function marksOf(pid: number): string[] {
+/** The marks of the guards that a process runs under, by its environment; the outermost first. */
+export function marksIn(environment: readonly string[]): string[] {
   const prefix = `${MARKS_VARIABLE}=`;
-  const entry = readEnvironment(pid).find((each) => each.startsWith(prefix));
+  const entry = environment.find((each) => each.startsWith(prefix));
   return entry?.slice(prefix.length).split(":") ?? [];
 }
 
