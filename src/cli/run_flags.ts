@@ -75,12 +75,7 @@ export const FLAGS: readonly Flag[] = [
   ...section("Log and metrics", [
     ["http", "one", "ADDR", "serve /metrics, /healthz and /readyz at HOST:PORT (default: off)"],
     ["log-format", "one", "FORMAT", "json (default) or text"],
-    [
-      "log-level",
-      "one",
-      "LEVEL",
-      "debug, info (default), warn or error",
-    ],
+    ["log-level", "one", "LEVEL", "debug, info (default), warn or error"],
   ]),
 ];
 

@@ -33,6 +33,12 @@ export function findCommand(count: number, path: string | undefined): GuardedCom
   }
 }
 
+/** What is told of a command that could not be started. */
+export function cannotRun(command: GuardedCommand, error: unknown): Failure {
+  const why = (error as Error).message;
+  return new Failure(`Cannot run ${commandOf(command)}: ${why}`, EXIT.notExecutable);
+}
+
 /** The command's name for messages. */
 export function commandOf({ argv }: GuardedCommand): string {
   return basename(Buffer.from(argv[0]!).toString());

@@ -15,15 +15,12 @@ import { becomeProgram } from "../../sys/job.ts";
 import { moveDescriptor } from "../../sys/process.ts";
 import { EXIT, Failure, usage } from "../failure.ts";
 import { say } from "../output.ts";
-import { commandOf, findCommand, type GuardedCommand } from "./command.ts";
+import { cannotRun, findCommand, type GuardedCommand } from "./command.ts";
 import { freeDescriptor } from "./descriptor.ts";
 import { guardedEnvironment, restoreDescriptorLimit } from "./environment.ts";
-import { requestLocked } from "./locked_grant.ts";
+import { ANSWER_MS, requestLocked } from "./locked_grant.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
-
-/** The agent answers a verify within 2 s; the rest is for a busy machine. */
-const ANSWER_WITHIN_MS = 5_000;
 
 /** What the guard's environment must tell. */
 const NEEDED = ["ZIT_LEASE_STORE", "ZIT_LEASE_TOKEN", "ZIT_AGENT_SOCKET"] as const;
@@ -67,7 +64,7 @@ async function become(commandLength: number, env: Env): Promise<never> {
     method: "verify",
     params: { token, store, pass_lock: true },
     path: socket,
-    withinMs: ANSWER_WITHIN_MS,
+    withinMs: ANSWER_MS,
   });
   if (lockFd === null) {
     throw new Failure(`The agent at ${socket} is too old to pass a lock; update it`, EXIT.software);
@@ -88,10 +85,7 @@ function run(command: GuardedCommand, lockFd: number, env: Env): never {
     });
   } catch (error) {
     closeSync(lockFd);
-    throw new Failure(
-      `Cannot run ${commandOf(command)}: ${(error as Error).message}`,
-      EXIT.notExecutable,
-    );
+    throw cannotRun(command, error);
   }
 }
 

@@ -10,15 +10,12 @@ import { Failure } from "../failure.ts";
 import { guardRefusalText } from "../refusal.ts";
 import { commandOf, findCommand } from "./command.ts";
 import type { GuardedCommand } from "./command.ts";
-import { requestLocked } from "./locked_grant.ts";
+import { ANSWER_MS, requestLocked } from "./locked_grant.ts";
 import type { LockedGrant } from "./locked_grant.ts";
 import { Signals } from "./signals.ts";
 import { announceWait } from "./waiting.ts";
 import { WatchdogLink } from "./watchdog_link.ts";
 import { Wrapper } from "./wrapper.ts";
-
-/** How much longer than the wait an answer may take: 2 s for the coordinator, and a busy machine. */
-const ANSWER_MS = 5_000;
 
 /** What `agent guard` was asked for. Durations are in milliseconds. */
 export interface GuardRequest {

@@ -32,6 +32,9 @@ export interface Locked<M extends Locking> {
   readonly early: readonly Notification[];
 }
 
+/** How much longer than its wait an answer may take: 2 s for the coordinator, and a busy machine. */
+export const ANSWER_MS = 5_000;
+
 const CHUNK_BYTES = 64 * 1_024;
 /** Signals wake us; this is for whoever started us with them held off. */
 const LOOK_EVERY_MS = 100;

@@ -3,9 +3,9 @@
  * @module
  */
 import { startJob } from "../../sys/job.ts";
-import { EXIT, Failure, usage } from "../failure.ts";
+import { usage } from "../failure.ts";
 import { say } from "../output.ts";
-import { commandOf } from "./command.ts";
+import { cannotRun } from "./command.ts";
 import type { GuardedCommand } from "./command.ts";
 import { guardedEnvironment, restoreDescriptorLimit } from "./environment.ts";
 import { Job } from "./job.ts";
@@ -37,8 +37,7 @@ export async function runUnguarded(options: {
       env: guardedEnvironment({ ZIT_LEASE_UNGUARDED: reason }, null),
     });
   } catch (error) {
-    const why = (error as Error).message;
-    throw new Failure(`Cannot run ${commandOf(command)}: ${why}`, EXIT.notExecutable);
+    throw cannotRun(command, error);
   }
   job = new Job(group, {});
   return (await job.ended).status;

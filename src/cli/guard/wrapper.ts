@@ -11,9 +11,9 @@ import { Cgroup } from "../../sys/cgroup.ts";
 import { reapOrphans, startJob } from "../../sys/job.ts";
 import { setChildSubreaper } from "../../sys/process.ts";
 import { formatDuration } from "../duration.ts";
-import { EXIT, Failure } from "../failure.ts";
+import { EXIT } from "../failure.ts";
 import { say } from "../output.ts";
-import { commandOf } from "./command.ts";
+import { cannotRun, commandOf } from "./command.ts";
 import type { GuardedCommand } from "./command.ts";
 import { freeDescriptor } from "./descriptor.ts";
 import { Enforcer } from "./enforcer.ts";
@@ -112,7 +112,25 @@ export class Wrapper {
   }
 
   async #start(): Promise<{ group: number; lock: LockMark | null }> {
-    const { command, grant, shared, socket, mark, watchdog } = this.#options;
+    const { grant, shared } = this.#options;
+    const { lockFd } = grant;
+    try {
+      const group = await this.#startCommand();
+      const isOurs = lockFd !== null && !shared;
+      return { group, lock: isOurs ? lockMark(lockFd, group, grant.agentPid) : null };
+    } finally {
+      // The command has it now. A copy here would keep the store locked between the release and our
+      // own end, when it is somebody else's turn already.
+      if (lockFd !== null) closeSync(lockFd);
+    }
+  }
+
+  /**
+   * Starts it, or tells why not, with nothing left behind. What fails after this must not be taken for
+   * a command that never ran.
+   */
+  async #startCommand(): Promise<number> {
+    const { command, grant, socket, mark, watchdog } = this.#options;
     const { result, lockFd } = grant;
     const as = freeDescriptor();
     const variables = {
@@ -128,22 +146,12 @@ export class Wrapper {
     try {
       const env = guardedEnvironment(variables, mark);
       const pass = lockFd === null ? null : { fd: lockFd, as };
-      const group = this.#startInside(() => startJob({ ...command, env, pass }));
-      // From here on it runs: nothing that fails now may be taken for a command that was not started.
-      const isOurs = lockFd !== null && !shared;
-      return { group, lock: isOurs ? lockMark(lockFd, group, grant.agentPid) : null };
+      return this.#startInside(() => startJob({ ...command, env, pass }));
     } catch (error) {
       this.#cgroup?.remove();
       watchdog.dismiss();
       await this.#release();
-      throw new Failure(
-        `Cannot run ${commandOf(command)}: ${(error as Error).message}`,
-        EXIT.notExecutable,
-      );
-    } finally {
-      // The command has it now. A copy here would keep the store locked between the release and our
-      // own end, when it is somebody else's turn already.
-      if (lockFd !== null) closeSync(lockFd);
+      throw cannotRun(command, error);
     }
   }
 
