@@ -138,13 +138,7 @@ export class Callers {
     const unsafe = misconfigured === null ? this.#ports.memory.secureGrant(effect.id) : null;
     const nowMs = this.#ports.clock.bootMs();
     const remainingMs = effect.deadlineMs - nowMs;
-    const why = misconfigured !== null
-      ? refuse.misconfigured(store, misconfigured)
-      : unsafe !== null
-      ? refuse.lockUnusable(store, unsafe)
-      : remainingMs <= 0
-      ? refuse.unavailable(store, "the lease ran out unrenewed")
-      : null;
+    const why = objection(store, { misconfigured, unsafe, remainingMs });
     if (why !== null) {
       this.#refuse(effect.id, why);
       return false;
@@ -200,4 +194,18 @@ export class Callers {
     this.#requests.verifies.delete(id);
     return entry?.answer;
   }
+}
+
+/** What stands against a grant at the last moment; null for nothing. */
+function objection(
+  store: string,
+  { misconfigured, unsafe, remainingMs }: {
+    misconfigured: string | null;
+    unsafe: string | null;
+    remainingMs: number;
+  },
+): Refusal | null {
+  if (misconfigured !== null) return refuse.misconfigured(store, misconfigured);
+  if (unsafe !== null) return refuse.lockUnusable(store, unsafe);
+  return remainingMs > 0 ? null : refuse.unavailable(store, "the lease ran out unrenewed");
 }

@@ -3,16 +3,13 @@
  * few of them need at a time is not there until it is needed.
  * @module
  */
-import type { Store } from "../lease/store.ts";
+import type { Standing, Store } from "../lease/store.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
 import type { TenureRead } from "../ports/coordinator.ts";
 import type { HeldLock } from "../ports/lock_file.ts";
 
 /** A lock of a store: being waited for, or held. */
 export type SlotLock = { cancel: () => void } | HeldLock;
-
-/** What a store counts as. */
-export type Standing = "held" | "waiting" | "foreign" | "none";
 
 /** A store in the agent. */
 export interface Slot {

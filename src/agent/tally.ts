@@ -4,8 +4,9 @@
  * @module
  */
 import type { LeaseContext } from "../lease/state.ts";
+import type { Standing } from "../lease/store.ts";
 import { renewalDueMs } from "../lease/timing.ts";
-import type { Slot, Standing } from "./slot.ts";
+import type { Slot } from "./slot.ts";
 import type { Counts } from "./types.ts";
 
 type Stores = Pick<Counts, "held" | "waiting" | "foreign">;

@@ -33,8 +33,8 @@ export interface Ended {
 /**
  * Is told the group, and kills it unless it is told that it need not: the end of its input means that
  * whoever started it is gone, by SIGKILL, too. It is started first, so that the program never runs
- * without it for longer than a turn of the event loop, in which it is told the group. In plain shell, because it must be there
- * wherever this is.
+ * without it for longer than a turn of the event loop, in which it is told the group. In plain shell,
+ * because it must be there wherever this is.
  */
 const WATCHDOG = 'read -r group || exit; read -r done || kill -KILL "-$group" 2>/dev/null';
 

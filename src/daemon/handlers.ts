@@ -44,7 +44,7 @@ export function handlersOf(
             deadline_boot_ms: grant.deadlineMs,
             lock_path: grant.lockPath,
             unguarded,
-          }, pass_lock ? lockOf(agent, grant.token) ?? undefined : undefined),
+          }, lockOf(agent, grant.token) ?? undefined),
         fail: (refusal) => reply.fail(refusal),
       });
     },

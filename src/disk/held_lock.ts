@@ -99,7 +99,7 @@ const buffer = Buffer.alloc(MAX_LINE_BYTES);
 
 /** What the file says, read by whoever has it locked. */
 function readFence(fd: number): Fence | null {
-  return parseFence(buffer.subarray(0, readSync(fd, buffer, 0, MAX_LINE_BYTES, 0)));
+  return parseFence(view(fd));
 }
 
 /**
@@ -108,13 +108,14 @@ function readFence(fd: number): Fence | null {
  */
 function peekFence(fd: number): Fence | null {
   for (let tries = 3; tries > 0; tries--) {
-    const bytes = readStart(fd);
+    const bytes = Buffer.from(view(fd));
     // A writer can be held up within its copy: then the same bytes are there twice, but not whole.
-    if (bytes.equals(readStart(fd))) return parseWholeFence(bytes);
+    if (bytes.equals(view(fd))) return parseWholeFence(bytes);
   }
   return null;
 }
 
-function readStart(fd: number): Buffer {
-  return Buffer.from(buffer.subarray(0, readSync(fd, buffer, 0, MAX_LINE_BYTES, 0)));
+/** The file's first bytes, good until the next read. */
+function view(fd: number): Buffer {
+  return buffer.subarray(0, readSync(fd, buffer, 0, MAX_LINE_BYTES, 0));
 }

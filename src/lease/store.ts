@@ -17,7 +17,6 @@ import type { LeaseContext, LeaseEvent, LeaseState } from "./state.ts";
 import { wakeAtMs } from "./step.ts";
 import type { StoreEffect, StoreEvent } from "./store_events.ts";
 import { type Moment, type StoreOptions, StoreState } from "./store_state.ts";
-import { deadlineMs } from "./timing.ts";
 
 /** A store's state as others see it. */
 export interface StoreView {
@@ -30,6 +29,9 @@ export interface StoreView {
   readonly epoch: number | null;
   readonly acquiredAtMs: number | null;
 }
+
+/** What a store counts as: ours is held, or waits for record or grace. */
+export type Standing = "held" | "waiting" | "foreign" | "none";
 
 /** One store, from the first question about it until nobody is interested any more. */
 export class Store {
@@ -94,22 +96,17 @@ export class Store {
   view(nowMs: number, context: LeaseContext): StoreView {
     const { lease } = this.#state;
     const none = { held: false, holder: null, epoch: null, acquiredAtMs: null };
-    if (lease.phase === "ours" && nowMs < deadlineMs(lease.provenAtMs, context.timing)) {
+    if (lease.phase === "ours" && isValid(lease, nowMs, context)) {
       const { epoch, acquiredAtMs } = lease;
-      return {
-        state: "self",
-        held: this.held(nowMs, context),
-        holder: null,
-        epoch,
-        acquiredAtMs,
-      };
+      const held = this.held(nowMs, context);
+      return { state: "self", held, holder: null, epoch, acquiredAtMs };
     }
     const holder = knownHolder(lease);
     return holder === null ? { ...none, state: "free" } : { ...none, state: "other", holder };
   }
 
-  /** What it counts as, from memory: ours is held or waits for record or grace. */
-  standing(nowMs: number, context: LeaseContext): "held" | "waiting" | "foreign" | "none" {
+  /** What it counts as, from memory. */
+  standing(nowMs: number, context: LeaseContext): Standing {
     const { lease } = this.#state;
     if (lease.phase === "ours" && isValid(lease, nowMs, context)) {
       return this.held(nowMs, context) ? "held" : "waiting";
@@ -124,8 +121,8 @@ export class Store {
     if (grant === undefined) return null;
     if (grant.lost !== null) return granted.LOSS[grant.lost];
     // The deadline is compared at use: the loss may not have been noticed yet.
-    const ended = lease.phase !== "ours" || nowMs >= deadlineMs(lease.provenAtMs, context.timing);
-    return ended ? granted.LOSS.deadline : null;
+    const valid = lease.phase === "ours" && isValid(lease, nowMs, context);
+    return valid ? null : granted.LOSS.deadline;
   }
 
   /** Whether nothing of it needs to be kept: no hold, nobody waiting, nobody interested. */
