@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { fleet, guardOne, isRunning } from "../support/fleet.ts";
 import { NatsServer } from "../support/nats.ts";
 import { AGENT, type RealAgent, runClient } from "../support/real_agent.ts";
+import { onTerminal, PROMPT, SHELL, type Step } from "../support/terminal.ts";
 import { until } from "../support/wait.ts";
 
 const TTL_MS = 3_000;
@@ -15,36 +16,16 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-type Step = readonly ["send" | "expect" | "resize" | "wait", string];
-
-/** Runs `program` on a terminal of its own; throws where a step does not come about. */
-async function type(
+/** Runs `program` on a terminal, where it finds the agent. */
+function type(
   agent: RealAgent,
   program: readonly string[],
   steps: readonly Step[],
 ): Promise<string> {
-  const terminal = new URL("../support/terminal.py", import.meta.url).pathname;
-  const child = Bun.spawn({
-    cmd: ["python3", terminal, JSON.stringify(steps), ...program],
-    env: { PATH: process.env.PATH!, ZIT_AGENT_SOCKET: agent.socket, TERM: "xterm" },
-    cwd: agent.dir,
-    stdin: "ignore",
-    stdout: "pipe",
-    stderr: "pipe",
-  });
-  const [stdout, stderr, status] = await Promise.all([
-    new Response(child.stdout).text(),
-    new Response(child.stderr).text(),
-    child.exited,
-  ]);
-  if (status !== 0) throw new Error(stdout + stderr);
-  return stdout;
+  return onTerminal(program, steps, { env: { ZIT_AGENT_SOCKET: agent.socket }, cwd: agent.dir });
 }
 
 const GUARD = [AGENT, "guard", "one", "--"];
-const SHELL = ["bash", "--norc", "--noprofile", "-i"];
-/** A prompt that is found again; put together, so that its own echo does not look like it. */
-const PROMPT: readonly Step[] = [["send", `PS1='rea''dy$ '\n`], ["expect", "ready\\$ "]];
 
 async function isFree(agent: RealAgent): Promise<boolean> {
   const { counts } = await (await agent.client()).call("status", {});

@@ -35,6 +35,17 @@ async function verified(client: Connection, token: string): Promise<number> {
   return (await answered(() => client.call("verify", { token, store: "one" }))).epoch;
 }
 
+/** Has the agent hold the store `one`, and a grant on it. */
+async function guardOne(
+  agent: RealAgent,
+): Promise<{ client: Connection; token: string; epoch: number }> {
+  agent.makeStore("one");
+  const client = await agent.client();
+  const wait = { wait_ms: 30_000, wait_lease: true };
+  const { token, epoch } = await client.call("guard", { store: "one", ...wait });
+  return { client, token, epoch };
+}
+
 async function epochs(client: Connection): Promise<number[]> {
   const { tenures } = await answered(() => client.call("history", { store: "one" }));
   return tenures.map(({ epoch }) => epoch);
@@ -54,13 +65,7 @@ describe.skipIf(noPowerDisk !== null).concurrent("a power failure", () => {
       });
       const nats = cluster.urls.join(",");
       await using alpha = await RealAgent.start({ node: "alpha", nats, flags: LONG_TTL });
-      alpha.makeStore("one");
-      const client = await alpha.client();
-      const { token, epoch } = await client.call("guard", {
-        store: "one",
-        wait_ms: 30_000,
-        wait_lease: true,
-      });
+      const { client, token, epoch } = await guardOne(alpha);
       const { revision } = await client.call("verify", { token, store: "one" });
       await Promise.all(cluster.servers.map((server) => server.powerOff()));
       await Promise.all(cluster.servers.map((server) => server.restart()));
@@ -80,13 +85,7 @@ describe.skipIf(noPowerDisk !== null).concurrent("a power failure", () => {
     await using cluster = await NatsCluster.start(3, "", { ownDisk: true });
     const nats = cluster.urls.join(",");
     await using alpha = await RealAgent.start({ node: "alpha", nats, flags: LONG_TTL });
-    alpha.makeStore("one");
-    const client = await alpha.client();
-    const { token, epoch } = await client.call("guard", {
-      store: "one",
-      wait_ms: 30_000,
-      wait_lease: true,
-    });
+    const { client, token, epoch } = await guardOne(alpha);
     const leader = await cluster.leader("KV_leases");
     await leader.powerOff();
     expect(await verified(client, token)).toBe(epoch);

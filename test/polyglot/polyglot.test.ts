@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { KINDS } from "../../src/lease/errors.ts";
+import { finish } from "../support/agent_under_test.ts";
 import { RealAgent } from "../support/real_agent.ts";
 import { reap, reaped } from "../support/reaper.ts";
 import { tempDir } from "../support/temp_dir.ts";
@@ -44,12 +45,8 @@ async function run(
     stdout: "pipe",
     stderr: "pipe",
   });
-  const [stdout, stderr, status] = await Promise.all([
-    new Response(child.stdout).text(),
-    new Response(child.stderr).text(),
-    child.exited,
-  ]);
-  return { status, stdout, stderr };
+  const { stdout, stderr } = await finish(child);
+  return { status: await child.exited, stdout, stderr };
 }
 
 /** The programs that replay exchanges. */

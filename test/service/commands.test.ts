@@ -6,9 +6,9 @@ import { runAgent } from "../support/agent_under_test.ts";
 import { NatsServer } from "../support/nats.ts";
 import { AGENT, RealAgent, runClient } from "../support/real_agent.ts";
 import { tempDir } from "../support/temp_dir.ts";
+import { onTerminal, type Step } from "../support/terminal.ts";
 import { until } from "../support/wait.ts";
 
-const TERMINAL = join(import.meta.dir, "../support/terminal.py");
 let nats: NatsServer;
 beforeAll(async () => {
   nats = await NatsServer.start();
@@ -30,25 +30,15 @@ function start(node: string, bucket: string, flags: readonly string[] = []): Pro
 const NOT_SET: Readonly<Record<string, string>> = { http: "off", grace: "TTL" };
 
 /** What is on the screen of a command at a terminal after it took these steps. */
-async function atTerminal(
+function atTerminal(
   agent: RealAgent,
   args: readonly string[],
-  steps: readonly (readonly [string, string])[],
+  steps: readonly Step[],
   terminal = "xterm",
 ): Promise<string> {
-  const child = Bun.spawn({
-    cmd: ["python3", TERMINAL, JSON.stringify(steps), AGENT, ...args],
-    env: {
-      PATH: process.env.PATH!,
-      ZIT_AGENT_SOCKET: agent.socket,
-      TERM: terminal,
-      COLUMNS: "200",
-    },
-    stdout: "pipe",
+  return onTerminal([AGENT, ...args], steps, {
+    env: { ZIT_AGENT_SOCKET: agent.socket, TERM: terminal, COLUMNS: "200" },
   });
-  const screen = await new Response(child.stdout).text();
-  expect({ exit: await child.exited, screen }).toMatchObject({ exit: 0 });
-  return screen;
 }
 
 /** Waits for the step `touch` of a terminal, whose end without it is a failure. */

@@ -8,11 +8,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AgentError, type Connection, openConnection } from "../../src/client/mod.ts";
 import type { Kind } from "../../src/lease/errors.ts";
+import { AGENT, finish } from "./agent_under_test.ts";
 import { reap, reapDir, reaped } from "./reaper.ts";
 import { until } from "./wait.ts";
 
-/** The program, as `scripts/build` makes it; `scripts/test` builds it first. */
-export const AGENT = new URL("../../dist/agent", import.meta.url).pathname;
+export { AGENT };
 
 /** How an agent is started. */
 export interface RealAgentOptions {
@@ -189,10 +189,6 @@ export async function runClient(
     stdout: "pipe",
     stderr: "pipe",
   });
-  const [stdout, stderr, status] = await Promise.all([
-    new Response(child.stdout).text(),
-    new Response(child.stderr).text(),
-    child.exited,
-  ]);
-  return { status, stdout, stderr };
+  const { stdout, stderr } = await finish(child);
+  return { status: await child.exited, stdout, stderr };
 }

@@ -12,10 +12,16 @@ function holder(pid: number): { pid: number; startTime: number } {
   return { pid, startTime: processState(pid)!.startTime };
 }
 
-/** Locks `path` by an opening of its own and starts a process that has it. */
-function grant(path: string): Child {
+/** Locks `path` by an opening of its own. */
+function lock(path: string): number {
   const fd = openSync(path, "r+");
   expect(tryFlock(fd)).toBe(true);
+  return fd;
+}
+
+/** Locks `path` and starts a process that has it. */
+function grant(path: string): Child {
+  const fd = lock(path);
   const command = child(["sleep", "1000"], { fds: [fd] });
   closeSync(fd);
   return command;
@@ -25,8 +31,7 @@ test("find() has all who have the lock while one is known, and those alone after
   using dir = tempDir();
   const path = join(dir.path, "lock");
   writeFileSync(path, "");
-  const fd = openSync(path, "r+");
-  expect(tryFlock(fd)).toBe(true);
+  const fd = lock(path);
   await using command = child(["sleep", "1000"], { fds: [fd] });
   await using escaped = child(["sleep", "1000"], { fds: [fd] });
   await using other = child(["sleep", "1000"]);
@@ -45,8 +50,7 @@ test("find() leaves the next grant's processes alone, for good", async () => {
   using dir = tempDir();
   const path = join(dir.path, "lock");
   writeFileSync(path, "");
-  const fd = openSync(path, "r+");
-  expect(tryFlock(fd)).toBe(true);
+  const fd = lock(path);
   await using command = child(["sleep", "1000"], { fds: [fd] });
   const trail = new LockTrail(lockMark(fd, command.pid, process.pid)!);
   closeSync(fd);

@@ -1,44 +1,25 @@
 /** A guarded command at a terminal, as a person sees it. Needs python3 and bash. */
 import { expect, test } from "bun:test";
-import { join } from "node:path";
-import { AGENT, FakeAgent, finish } from "../../support/agent_under_test.ts";
-
-type Step = readonly ["send" | "expect", string];
+import { AGENT, FakeAgent } from "../../support/agent_under_test.ts";
+import { onTerminal, PROMPT, SHELL, type Step } from "../../support/terminal.ts";
 
 const CTRL_C = "\x03";
 const CTRL_D = "\x04";
 const CTRL_Z = "\x1a";
 
-/** Runs a program on a terminal of its own; throws where a step does not come about. */
-async function type(
+/** Runs a program on a terminal, where it finds the agent. */
+function type(
   agent: FakeAgent,
   program: readonly string[],
   steps: readonly Step[],
 ): Promise<string> {
-  const child = Bun.spawn({
-    cmd: [
-      "python3",
-      join(import.meta.dir, "../../support/terminal.py"),
-      JSON.stringify(steps),
-      ...program,
-    ],
-    env: { PATH: process.env.PATH!, ZIT_AGENT_SOCKET: agent.socket, AGENT },
-    cwd: agent.directory,
-    stdin: "ignore",
-    stdout: "pipe",
-    stderr: "pipe",
-  });
-  const { exit, stdout, stderr } = await finish(child);
-  if (exit !== 0) throw new Error(stdout + stderr);
-  return stdout;
+  const env = { ZIT_AGENT_SOCKET: agent.socket, AGENT };
+  return onTerminal(program, steps, { env, cwd: agent.directory });
 }
 
 /** Not by dash, which can miss a key between the two (it finishes the fork first). */
 const GO = "echo go; exec sleep 100";
 const GUARD = [AGENT, "guard", "store", "--"];
-const SHELL = ["bash", "--norc", "--noprofile", "-i"];
-/** A prompt that is found again; put together, so that its own echo does not look like it. */
-const PROMPT: readonly Step[] = [["send", `PS1='rea''dy$ '\n`], ["expect", "ready\\$ "]];
 
 test("guard() gives the command the terminal: it reads what is typed, and is in the foreground", async () => {
   await using agent = await FakeAgent.start(60_000);
