@@ -122,8 +122,12 @@ function textOf(value: unknown): string {
   return /^[^\s"=]+$/.test(text) ? text : JSON.stringify(text);
 }
 
-/** Numbers to three decimals: of milliseconds, nobody needs more than microseconds. */
+/**
+ * Numbers to three decimals: of milliseconds, nobody needs more than microseconds. Whole numbers stay as
+ * they are: an epoch has too many digits to be multiplied.
+ */
 function rounded(value: unknown): unknown {
+  if (Number.isInteger(value)) return value;
   if (typeof value === "number") return Math.round(value * 1_000) / 1_000;
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map(rounded);

@@ -109,14 +109,17 @@ export class Cgroup {
 /**
  * Prepares the kernel for a move between groups, in another thread. The first move after some quiet
  * takes it a grace period of RCU, 5 to 15 ms, and those right after it microseconds: so this process
- * is moved to where it is, which changes nothing, while there is something else to wait for.
+ * is moved to where it is, which changes nothing, while there is something else to wait for. Resolves
+ * when that is done: before, no other move may be begun, or this one would undo it.
  */
-export function expectMove(): void {
-  try {
-    writeFile(join(ownDirectory(), "cgroup.procs"), "0", () => {});
-  } catch {
-    // No cgroup v2: then nothing is moved.
-  }
+export function expectMove(): Promise<void> {
+  return new Promise((resolve) => {
+    try {
+      writeFile(join(ownDirectory(), "cgroup.procs"), "0", () => resolve());
+    } catch {
+      resolve(); // No cgroup v2: then nothing is moved.
+    }
+  });
 }
 
 /** Why this process cannot make groups; null where it can. */

@@ -22,12 +22,23 @@ export function atTurnEnd(step: Step, act: () => void): void {
   setImmediate(endTurn);
 }
 
+/** A fault of one must not keep the others from their turn. */
+function attempt(act: () => void): void {
+  try {
+    act();
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error;
+    });
+  }
+}
+
 function endTurn(): void {
   scheduled = false;
   for (const step of STEPS) {
     const acts = waiting[step];
     if (acts.length === 0) continue;
     waiting[step] = [];
-    for (const act of acts) act();
+    for (const act of acts) attempt(act);
   }
 }

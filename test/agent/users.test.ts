@@ -89,6 +89,23 @@ test.skipIf(process.getuid!() !== 0).each<
   }
 });
 
+test.skipIf(process.getuid!() !== 0)(
+  "a guard of a user who may not read the lock file runs its command to the end",
+  async () => {
+    using dir = tempDir();
+    const program = programForAll(dir);
+    await using agent = await RealAgent.start({ node: "alone" });
+    chmodSync(agent.dir, 0o755);
+    chmodSync(agent.socket, 0o666);
+    agent.makeStore("one");
+    // Once taken for a command that could not be started, while it ran on with nobody to end it.
+    const args = ["guard", "one", "--", "sh", "-c", "sleep 0.2; id -u; exit 3"];
+    const { status, stdout, stderr } = runAs("outsider", program, agent, args);
+    expect({ status, stdout }).toEqual({ status: 3, stdout: "4713\n" });
+    expect(stderr).not.toContain("Cannot run");
+  },
+);
+
 function uidOf(user: User): string {
   return USERS[user][1] ?? "0";
 }

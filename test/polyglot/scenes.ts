@@ -114,6 +114,7 @@ export class Scenes {
   /** Writes the variables for one replay of all exchanges, none used before; returns the file. */
   async variablesIn(directory: string): Promise<string> {
     const run = `run-${++this.#count}`;
+    this.#cut.thaw(); // should a replay have ended in the middle of an outage
     const all: Record<string, Variables> = {};
     for (const { name, scene } of exchanges()) {
       all[name] = await this.#variables(scene, `${run}/${name}`);

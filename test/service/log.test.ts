@@ -91,6 +91,14 @@ test("isJournal() is about this descriptor, not about the variable alone", () =>
   expect(isJournal({})).toBe(false);
 });
 
+test("jsonLog() rounds times, and leaves epochs as they are", () => {
+  const fields = { epoch: 1_796_013_611_275_152, took_ms: 1.23456 };
+  const line = written({ format: "json", level: "info", journal: false }, (log) => {
+    log.event("info", "acquired", fields);
+  });
+  expect(JSON.parse(line)).toMatchObject({ epoch: 1_796_013_611_275_152, took_ms: 1.235 });
+});
+
 describe("QuietLog", () => {
   function recording() {
     const lines: string[] = [];

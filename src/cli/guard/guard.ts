@@ -45,11 +45,12 @@ export async function guard(request: GuardRequest): Promise<number> {
     return await runUnguarded({ command, store, reason: request.unguarded, signals });
   }
   const socket = socketOf(request);
-  expectMove();
+  const prepared = expectMove();
   const mark = Buffer.from(crypto.getRandomValues(new Uint8Array(8))).toString("hex");
   // Started first, so that it comes up while the agent is asked.
   const watchdog = new WatchdogLink(mark);
   const grant = await ask(request, socket, command);
+  await prepared;
   const { unguarded } = grant.result;
   if (unguarded !== null) {
     const { sayUnguarded } = await import("./unguarded.ts");

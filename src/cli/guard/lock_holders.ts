@@ -27,13 +27,18 @@ export interface LockMark {
 
 /**
  * The mark of the locked file `fd`, of a command whose first process is `group`. Null where it cannot
- * be known when that started.
+ * be known when that started, or where the file may not be read by us: having it open from the agent does
+ * not allow that by its path, by which others' are looked at.
  */
 export function lockMark(fd: number, group: number, agent: number): LockMark | null {
   const state = processState(group);
   if (state === null) return null;
-  const { dev, ino } = fstatSync(fd);
-  return { dev, ino, since: state.startTime, line: readLine(`/proc/self/fd/${fd}`), agent };
+  try {
+    const { dev, ino } = fstatSync(fd);
+    return { dev, ino, since: state.startTime, line: readLine(`/proc/self/fd/${fd}`), agent };
+  } catch {
+    return null; // the command runs by now: without this mark the others have to do
+  }
 }
 
 function readLine(path: string): string {

@@ -129,6 +129,7 @@ export class Wrapper {
       const env = guardedEnvironment(variables, mark);
       const pass = lockFd === null ? null : { fd: lockFd, as };
       const group = this.#startInside(() => startJob({ ...command, env, pass }));
+      // From here on it runs: nothing that fails now may be taken for a command that was not started.
       const isOurs = lockFd !== null && !shared;
       return { group, lock: isOurs ? lockMark(lockFd, group, grant.agentPid) : null };
     } catch (error) {

@@ -13,7 +13,7 @@ import time
 
 from agent_client import Lines
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 ABILITIES = {"pass_lock"}
 
 

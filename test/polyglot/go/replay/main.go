@@ -17,7 +17,7 @@ import (
 	"polyglot/client"
 )
 
-const timeout = 20 * time.Second
+const timeout = 60 * time.Second
 
 var signals = map[string]syscall.Signal{
 	"SIGSTOP": syscall.SIGSTOP,
