@@ -10,10 +10,15 @@ import { Wakes } from "./wakes.ts";
 /** How long due stores are ticked before anything else gets its turn: a guard waits no longer. */
 const TICK_SLICE_MS = 5;
 
+/** How much later a store is ticked that may wait; in milliseconds. */
+const WAIT_MS = 100;
+
 /** What an alarm does with the stores that are due. */
 export interface AlarmHooks {
   /** Ticks a store; returns the time at which that was done. */
   tick(slot: Slot): number;
+  /** Whether a store that is due can as well be ticked a little later, and had better be. */
+  mayWait(slot: Slot, nowMs: number): boolean;
   /** A slice of them was ticked. */
   ticked(): void;
 }
@@ -64,7 +69,12 @@ export class Alarm {
     for (let nowMs = startMs; nowMs < startMs + TICK_SLICE_MS;) {
       const slot = this.#wakes.takeDue(nowMs);
       if (slot === undefined) break;
-      nowMs = this.#hooks.tick(slot);
+      if (this.#hooks.mayWait(slot, nowMs)) {
+        this.#wakes.set(slot, nowMs + WAIT_MS, nowMs);
+        nowMs = this.#ports.clock.bootMs();
+      } else {
+        nowMs = this.#hooks.tick(slot);
+      }
     }
     this.#timerMs = Infinity;
     this.arm();

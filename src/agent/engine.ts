@@ -12,6 +12,7 @@ import { Alarm } from "./alarm.ts";
 import { World, type WorldEffect } from "./effects.ts";
 import { Pacer } from "./pacer.ts";
 import { newSlot, type Slot } from "./slot.ts";
+import { CROWD, mayWait } from "./renewals.ts";
 import { Tally } from "./tally.ts";
 import type { AgentOptions, AgentPorts, Counts } from "./types.ts";
 
@@ -67,6 +68,8 @@ export class Engine {
         this.#run(slot, TICK);
         return this.#handledMs;
       },
+      mayWait: ({ store }, nowMs) =>
+        this.#world.inFlight >= CROWD && mayWait(store, nowMs, this.#context),
       ticked: () => this.#drain(),
     });
     this.#pacer = new Pacer(ports.timers, {
@@ -88,7 +91,7 @@ export class Engine {
     return this.#alarm.overdueMs;
   }
 
-  /** Whether every store was ticked that is due, but for what timers are always late by. */
+  /** Whether all were ticked that are due, but for what timers are always late by. */
   get isTimely(): boolean {
     return this.overdueMs <= this.#context.timing.ttlMs / 400;
   }
@@ -106,7 +109,7 @@ export class Engine {
   get renewalOverdueMs(): number {
     const nowMs = this.#ports.clock.bootMs();
     // While disconnected, no store is ticked to be renewed, so none is noted to be late.
-    const noted = this.#context.connected && this.overdueMs === 0;
+    const noted = this.#context.connected && this.overdueMs === 0 && this.#world.inFlight < CROWD;
     return noted
       ? this.#tally.overdueMs(nowMs, this.#context)
       : Tally.overdueMs(this.slots.values(), nowMs, this.#context);

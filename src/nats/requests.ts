@@ -28,6 +28,12 @@ interface Pending {
   readonly deadlineMs: number;
 }
 
+/**
+ * A timer is later than this only where the process had no processor; and so long is enough to read
+ * what came meanwhile. In milliseconds.
+ */
+const STALL_MS = 100;
+
 /** What a table of requests needs. */
 export interface RequestsOptions {
   readonly nc: NatsConnection;
@@ -55,6 +61,8 @@ export class Requests {
   /** Commands of this turn of the event loop. */
   #unsent = "";
   #timerSet = false;
+  /** Whether a timer that was late is followed by another, for the answers to be read first. */
+  #stalled = false;
   #ended: string | null = null;
 
   constructor(options: RequestsOptions) {
@@ -131,10 +139,15 @@ export class Requests {
 
   /** One timer for all, set to the oldest. */
   #setTimer(delayMs: number): void {
+    const { clock, timers } = this.#options;
+    const dueMs = clock.bootMs() + delayMs;
     this.#timerSet = true;
-    this.#options.timers.after(delayMs, () => {
+    timers.after(delayMs, () => {
       this.#timerSet = false;
-      this.#expire();
+      // We stood still ourselves: the answers may have come, and are read before anybody despairs.
+      this.#stalled = !this.#stalled && clock.bootMs() - dueMs > STALL_MS;
+      if (this.#stalled) this.#setTimer(STALL_MS);
+      else this.#expire();
     });
   }
 
