@@ -49,7 +49,7 @@ export class Agent {
     this.options = options;
     this.#ports = ports;
     this.health = new Health(ports.observer);
-    this.#callers = new Callers(ports, this.health);
+    this.#callers = new Callers(ports);
     this.#watches = new Watches((slot) => this.#info(slot), ports.timers, {
       lateMs: () => this.#engine.overdueMs,
     });

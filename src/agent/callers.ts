@@ -6,7 +6,6 @@
 import type { Refusal } from "../lease/errors.ts";
 import * as refuse from "../lease/refusals.ts";
 import type { CallerEffect } from "./engine.ts";
-import type { Health } from "./health.ts";
 import { type GuardEntry, Requests } from "./requests.ts";
 import type { Slot } from "./slot.ts";
 import type {
@@ -25,12 +24,10 @@ type Granting = Extract<CallerEffect, { type: "granted" }>;
 /** Everybody who asked for something. */
 export class Callers {
   readonly #ports: AgentPorts;
-  readonly #health: Health;
   readonly #requests = new Requests();
 
-  constructor(ports: AgentPorts, health: Health) {
+  constructor(ports: AgentPorts) {
     this.#ports = ports;
-    this.#health = health;
   }
 
   /** Guards waiting and grants out. */
@@ -146,7 +143,6 @@ export class Callers {
     if (entry.params.passLock) lock.passed = true;
     const token = this.#ports.newToken();
     this.#requests.grant(entry, { token, lockFd: lock.fd });
-    this.#health.guarded(store, "granted");
     this.#ports.observer.guarded(store, "granted", nowMs - entry.startedMs);
     const { epoch, revision, deadlineMs } = effect;
     const { path: lockPath, fd } = lock;
@@ -169,7 +165,6 @@ export class Callers {
     const entry = this.forget(id);
     if (entry === undefined) return;
     const tookMs = this.#ports.clock.bootMs() - entry.startedMs;
-    this.#health.guarded(entry.params.store, refusal.kind);
     this.#ports.observer.guarded(entry.params.store, refusal.kind, tookMs);
     entry.answer.fail(refusal);
   }

@@ -99,12 +99,8 @@ export class World {
         const current = this.#held(slot, effect.lockId)?.current() ?? false;
         return this.#send(slot, { type: "lock_checked", lockId: effect.lockId, current });
       }
-      case "probe_lock": {
-        this.closeSpare();
-        // A lock file that cannot be used is nobody's.
-        const free = probeLock(this.#ports.locks, code) !== "busy";
-        return this.#send(slot, { type: "lock_probed", free });
-      }
+      case "probe_lock":
+        return this.#probe(slot, effect.fully);
       case "write_fence":
         return this.#writeFence(slot, effect);
     }
@@ -115,8 +111,21 @@ export class World {
    * writes on, and has the lock: the journal of grants does not know it.
    */
   isUnlocked(store: string): boolean {
-    const found = probeLock(this.#ports.locks, store);
+    const found = probeLock(this.#ports.locks, store)?.kind;
     return found === "locked" || found === "unknown_store";
+  }
+
+  #probe(slot: Slot, fully: boolean): void {
+    this.closeSpare();
+    const found = probeLock(this.#ports.locks, slot.store.code, { writes: fully });
+    this.#send(slot, {
+      type: "lock_probed",
+      fully,
+      // A lock file that cannot be used is nobody's.
+      free: found?.kind !== "busy",
+      failure: found?.kind === "error" || found?.kind === "unknown_store" ? found : null,
+      epoch: found?.kind === "locked" ? found.epoch : null,
+    });
   }
 
   /** Gives up every lock of a store; the agent ends. */

@@ -2,7 +2,6 @@
  * What is wrong, by name: for `status`, `--check` and the log.
  * @module
  */
-import type { Kind } from "../lease/errors.ts";
 import type { LeaseNote } from "../lease/state.ts";
 import type { Check, Observer } from "./types.ts";
 
@@ -23,6 +22,8 @@ const ADVICE = {
   fence: (stores: string) =>
     `the disk has seen a newer epoch than the coordinator gives for ${stores}: this node is stale, or ` +
     "the coordinator has lost its past; compare the lock files of the hosts before anything is put right",
+  lock_file: (stores: string) =>
+    `the lock file of ${stores} cannot be used, so its lease was let go; a refused guard says why`,
   stuck: (stores: string) =>
     `the coordinator refuses ${stores} although nobody has renewed there for longer than TTL and ` +
     "grace; compare the replicas of the bucket, and have the one that kept an expired entry made anew",
@@ -42,6 +43,7 @@ export class Health {
     duplicate_node: new Set<string>(),
     epoch: new Set<string>(),
     fence: new Set<string>(),
+    lock_file: new Set<string>(),
     stuck: new Set<string>(),
   };
 
@@ -72,17 +74,16 @@ export class Health {
         else if (!note.duplicate) this.#name("duplicate_node", store, false);
         if (note.renews) this.#name("stuck", store, false);
         return;
-      case "lost":
-        return this.#name("fence", store, false);
       case "stale":
-        this.#name("fence", store, false);
         return this.#name("epoch", store, true);
+      case "unfit":
+        this.#name("fence", store, note.why === "fence");
+        return this.#name("lock_file", store, note.why === "lock_file");
       case "stuck":
         return this.#name("stuck", store, true);
       case "unreachable":
         return this.#onUnanswered(store, note.reason);
       case "released":
-        this.#name("fence", store, false);
         return this.#onAnswered(store);
       case "proven":
         return this.#onAnswered(store);
@@ -90,18 +91,10 @@ export class Health {
         // A new entry was taken: what kept others from getting one is over.
         this.#unanswered.clear();
         this.report("writes", null);
-        for (const name of ["duplicate_node", "epoch", "fence", "stuck"] as const) {
+        for (const name of ["duplicate_node", "epoch", "stuck"] as const) {
           this.#name(name, store, false);
         }
     }
-  }
-
-  /** What became of a guard: whether the disk knew better. */
-  guarded(store: string, outcome: "granted" | Kind): void {
-    if (outcome === "granted") this.#name("fence", store, false);
-    // A recorded epoch that is newer is told as such.
-    const known = this.#stores.epoch.has(store);
-    if (outcome === "stale_epoch" && !known) this.#name("fence", store, true);
   }
 
   /**

@@ -66,7 +66,7 @@ export class Leftovers {
   #look(left: Left): void {
     if (this.#ports.clock.bootMs() < left.untilMs) return this.expect(left);
     // Nearly always: the watchdog has done it. A look at every process would take milliseconds.
-    const found = probeLock(this.#ports.locks, left.store);
+    const found = probeLock(this.#ports.locks, left.store)?.kind ?? null;
     if (found !== null && found !== "busy") return;
     const mark = markOf(left.token);
     if (mark !== null) this.#end(left.store, mark, new Set(), MAX_SWEEPS);

@@ -50,6 +50,11 @@ export class LogObserver implements Observer {
         if (this.#foreign.has(store)) return;
         this.#foreign.add(store);
         return this.#log.event("info", "foreign", { store });
+      case "unfit":
+        return note.why === null
+          ? this.#log.event("info", "fit", { store })
+          : this.#log.event("warn", "unfit", { store, why: note.why });
+      case "vacant":
       case "unreachable":
       case "stuck":
         return this.#log.event("debug", note.type, { store, ...note });

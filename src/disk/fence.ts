@@ -48,6 +48,13 @@ export function formatFence(fence: Fence): Uint8Array | null {
   return block;
 }
 
+/** The bytes of a lock file that says nothing yet, but has the room for a line. */
+export function blankFence(): Uint8Array {
+  const block = new Uint8Array(SECTOR_BYTES).fill(SPACE);
+  block[SECTOR_BYTES - 1] = NEWLINE;
+  return block;
+}
+
 /** What a lock file's first bytes say; null when they show no epoch. Never throws. */
 export function parseFence(bytes: Uint8Array): Fence | null {
   return parseWholeFence(bytes) ?? salvage(firstLine(bytes));

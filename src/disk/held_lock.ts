@@ -6,7 +6,7 @@ import { closeSync, ftruncateSync, readSync, writeSync } from "node:fs";
 import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
 import { reasonOf } from "../sys/errno.ts";
 import { tryFlock } from "../sys/flock.ts";
-import { formatFence, MAX_LINE_BYTES, parseFence, parseWholeFence } from "./fence.ts";
+import { blankFence, formatFence, MAX_LINE_BYTES, parseFence, parseWholeFence } from "./fence.ts";
 import { names, type OpenFile } from "./open_lock_file.ts";
 
 /**
@@ -52,22 +52,38 @@ export class FlockHeldLock implements HeldLock {
   }
 
   writeFence(fence: Fence): string | null {
-    const cannot = `Cannot write the fence of store ${fence.store} into ${this.path}`;
+    const block = formatFence(fence);
+    if (block !== null) return this.#write(fence.store, block, true);
+    return `${this.#cannotWrite(fence.store)}: it is longer than ${MAX_LINE_BYTES} bytes; ` +
+      "shorten the node name";
+  }
+
+  rewrite(store: string): string | null {
+    try {
+      const said = Uint8Array.from(view(this.fd));
+      return this.#write(store, said.byteLength > 0 ? said : blankFence(), false);
+    } catch (error) {
+      return `Cannot read ${this.path} of store ${store}: ${reasonOf(error)}; mend the disk`;
+    }
+  }
+
+  #write(store: string, block: Uint8Array, isAll: boolean): string | null {
+    const cannot = this.#cannotWrite(store);
     // The number may name another file by now.
     if (this.#closed) return `${cannot}: the lock was given back`;
-    const block = formatFence(fence);
-    if (!block) {
-      return `${cannot}: it is longer than ${MAX_LINE_BYTES} bytes; shorten the node name`;
-    }
     try {
       const written = writeSync(this.fd, block, 0, block.byteLength, 0);
       if (written !== block.byteLength) return `${cannot}: the disk is full; free some space`;
-      if (this.#size > block.byteLength) ftruncateSync(this.fd, block.byteLength);
-      this.#size = block.byteLength;
+      if (isAll && this.#size > block.byteLength) ftruncateSync(this.fd, block.byteLength);
+      this.#size = isAll ? block.byteLength : Math.max(this.#size, block.byteLength);
       return null;
     } catch (error) {
       return `${cannot}: ${reasonOf(error)}; free some space or mend the disk`;
     }
+  }
+
+  #cannotWrite(store: string): string {
+    return `Cannot write the fence of store ${store} into ${this.path}`;
   }
 
   close(): void {

@@ -103,6 +103,29 @@ export function claimEntry(
   };
 }
 
+/** Asks who holds it, without wishing to be the one. */
+function lookUp(from: Idle | Foreign, out: LeaseOutput[]): Acquiring {
+  const seq = from.seq + 1;
+  out.push({ type: "read_entry", seq });
+  return {
+    phase: "acquiring",
+    step: "look",
+    seq,
+    graceUntilMs: from.graceUntilMs,
+    stranger: from.stranger,
+    seen: from.seen,
+    claim: "create",
+    expect: from.phase === "idle" ? from.expect : 0,
+    sentAtMs: 0,
+    known: from.phase === "foreign" ? from : null,
+    puzzles: 0,
+    puzzledAtMs: 0,
+    eager: 0,
+    found: null,
+    heirOf: null,
+  };
+}
+
 /** A store that is not ours, and somebody wants it. */
 export function stepAside(
   state: Idle | Foreign,
@@ -127,6 +150,8 @@ export function stepAside(
           known: state,
           eager: state.eager,
         }, out);
+    case "look":
+      return context.connected ? lookUp(state, out) : state;
     case "tenure":
       if (state.phase !== "foreign" || !isClosed(event.record)) return state;
       if (event.record.epoch < (state.holder.epoch ?? 0)) return state;
@@ -229,6 +254,11 @@ function onFound(
   out: LeaseOutput[],
 ): LeaseState {
   if (found.kind === "entry") return onFoundEntry(state, found, nowMs, context, out);
+  if (state.step === "look") {
+    out.push({ type: "vacant" });
+    const expect = found.kind === "tombstone" ? found.revision : 0;
+    return idle(state, { retryAtMs: nowMs + context.timing.renewEveryMs, expect });
+  }
   const puzzles = state.puzzles + 1;
   const puzzledAtMs = state.puzzles === 0 ? nowMs : state.puzzledAtMs;
   const expect = found.kind === "tombstone" ? found.revision : 0;

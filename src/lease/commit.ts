@@ -11,6 +11,7 @@ import type { Ours } from "./state.ts";
 import type { LockRefusal } from "./store_events.ts";
 import { dueAt, type Moment } from "./store_state.ts";
 import { deadlineMs } from "./timing.ts";
+import { beFit, beUnfit, faultOf } from "./unfit.ts";
 
 /** Gate 5: takes the lock, or joins the one that other shared guards of this tenure have. */
 export function enterLock(m: Moment, guard: Guard): void {
@@ -65,23 +66,12 @@ export function atLock(m: Moment, lockId: number): Guard[] {
 export function onLockFailed(m: Moment, lockId: number, failure: LockRefusal): void {
   const waiting = atLock(m, lockId);
   m.store.locks.forget(lockId);
-  // Nothing to write here: the lease is let go, or it would keep the hosts that have the store out.
-  if (failure.kind === "unknown_store") m.store.lastAskedMs = -Infinity;
+  const refusal = refuse.lockRefusal(m.store.code, failure);
+  if (failure.kind !== "busy") beUnfit(m, faultOf(failure), refusal);
   for (const guard of waiting) {
     // Shared guards wait together, but not equally long.
     if (failure.kind === "busy" && m.nowMs < guard.untilMs) enterLock(m, guard);
-    else drop(m, guard, lockRefusal(m.store.code, failure));
-  }
-}
-
-function lockRefusal(code: string, failure: LockRefusal): Refusal {
-  switch (failure.kind) {
-    case "busy":
-      return refuse.lockTaken(code, failure.path, failure.by);
-    case "unknown_store":
-      return refuse.unknownStore(code, failure.path);
-    case "error":
-      return refuse.lockUnusable(code, failure.message);
+    else drop(m, guard, refusal);
   }
 }
 
@@ -92,7 +82,7 @@ function gate6(m: Moment, guard: Guard): void {
   const onDisk = locks.get(guard.lockId)!.onDisk;
   const verdict = gate6Fence(onDisk, lease, code, m.context);
   if (verdict !== "pass") {
-    m.store.newerOnDisk = Math.max(m.store.newerOnDisk, onDisk ?? 0);
+    beUnfit(m, "fence", verdict as Refusal);
     return drop(m, guard, verdict as Refusal);
   }
   guard.at = "fence";
@@ -106,7 +96,12 @@ export function onFenceWritten(m: Moment, guardId: number, error: string | null)
   const { store, nowMs, context } = m;
   const guard = store.passing.get(guardId);
   if (guard === undefined || guard.at !== "fence") return;
-  if (error !== null) return drop(m, guard, refuse.lockUnusable(store.code, error));
+  if (error !== null) {
+    const refusal = refuse.lockUnusable(store.code, error);
+    beUnfit(m, "lock_file", refusal);
+    return drop(m, guard, refusal);
+  }
+  beFit(m);
   store.locks.get(guard.lockId)!.onDisk = guard.epoch;
   guard.at = "proof";
   // Whatever is in flight now was sent before the fence and proves nothing for this guard.

@@ -9,8 +9,10 @@ import type {
   Common,
   Foreign,
   FoundEntry,
+  Idle,
   LeaseContext,
   LeaseOutput,
+  LeaseState,
 } from "./state.ts";
 import type { TenureRecord } from "./tenure.ts";
 
@@ -142,4 +144,15 @@ function foreignPauseMs(known: Foreign, nowMs: number, context: LeaseContext): n
 export function isStuck(silentMs: number, { timing }: LeaseContext): boolean {
   // Entries age out a little late, and a grace of 0 leaves no room for that.
   return silentMs > 1.5 * timing.ttlMs + timing.graceMs;
+}
+
+/** Whether it is another's or nobody's, and nothing is under way. */
+export function isAside(lease: LeaseState): lease is Idle | Foreign {
+  return lease.phase === "idle" || lease.phase === "foreign";
+}
+
+/** Whoever holds it, as far as known, if it is not ours. */
+export function knownHolder(lease: LeaseState): Holder | null {
+  if (lease.phase === "foreign") return lease.holder;
+  return lease.phase === "acquiring" ? lease.known?.holder ?? null : null;
 }

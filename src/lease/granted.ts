@@ -195,7 +195,7 @@ export function awaitLock(m: Moment): boolean {
   if (!store.passed) return false;
   if (nowMs >= store.probeAtMs) {
     store.probeAtMs = nowMs + PROBE_EVERY_MS;
-    m.out.push({ type: "probe_lock" });
+    m.out.push({ type: "probe_lock", fully: false });
   }
   dueAt(store, store.probeAtMs);
   return true;

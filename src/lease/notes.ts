@@ -5,14 +5,14 @@
  */
 import * as commit from "./commit.ts";
 import * as granted from "./granted.ts";
-import { isOpen } from "./keep.ts";
 import * as queue from "./queue.ts";
 import * as refuse from "./refusals.ts";
 import type { LeaseEvent, LeaseNote, LeaseState, Ours } from "./state.ts";
 import { step } from "./step.ts";
 import type { StoreEvent } from "./store_events.ts";
-import { dueAt, type Moment } from "./store_state.ts";
+import { dueAt, isHeld, type Moment } from "./store_state.ts";
 import { deadlineMs } from "./timing.ts";
+import { seekLease, staysUnfit } from "./unfit.ts";
 
 /** Takes the lease one step on, and tells everybody in the store whom it concerns. */
 export function stepLease(m: Moment, event: LeaseEvent): void {
@@ -29,8 +29,12 @@ export function stepLease(m: Moment, event: LeaseEvent): void {
       case "unreachable":
       case "stale":
       case "stuck":
+      case "unfit":
         m.out.push({ type: "note", note: output });
         onNote(m, output, before);
+        break;
+      case "vacant":
+        m.out.push({ type: "probe_lock", fully: true });
         break;
       default:
         m.out.push(output);
@@ -41,6 +45,7 @@ export function stepLease(m: Moment, event: LeaseEvent): void {
 function onNote(m: Moment, note: LeaseNote, before: LeaseState): void {
   switch (note.type) {
     case "acquired":
+      if (m.store.unfit !== null) m.out.push({ type: "probe_lock", fully: true });
       return resolve(m);
     case "proven":
       m.store.provenSeq = note.seq;
@@ -63,8 +68,9 @@ function onNote(m: Moment, note: LeaseNote, before: LeaseState): void {
       // Whoever asked meanwhile would be told nothing better by another try.
       refuseStale(m);
       m.store.stale = null;
+      if (m.store.unfit !== null && (m.store.traffic?.queue.size ?? 0) > 0) seekLease(m);
       return;
-    case "stuck":
+    default:
       return;
   }
 }
@@ -75,13 +81,23 @@ function refuseStale(m: Moment): void {
   queue.refuseQueue(m, () => true, () => refuse.staleEpoch(code, stale.epoch, stale.recorded));
 }
 
+/** The lock file was looked at: nothing is acquired that cannot be written. */
+export function onProbed(
+  m: Moment,
+  { free, fully, ...look }: Extract<StoreEvent, { type: "lock_probed" }>,
+): void {
+  if (free) m.store.passed = false;
+  if (!fully || !staysUnfit(m, look)) return;
+  const { refusal } = m.store.unfit!;
+  queue.refuseQueue(m, () => true, () => refusal);
+}
+
 /** First questions are answered: an attempt to hold the store has come to something. */
 function resolve(m: Moment): void {
   const { store, nowMs, context } = m;
   store.resolved = true;
   if (store.traffic === null || store.asks.length === 0) return;
-  const held = store.blocked === null && isOpen(store.lease, nowMs, context) &&
-    nowMs >= store.lease.graceUntilMs;
+  const held = isHeld(store, nowMs, context);
   for (const { id } of store.asks.splice(0)) m.out.push({ type: "answer", id, held });
 }
 
@@ -145,7 +161,7 @@ export function onAsk(m: Moment, id: number, held: boolean): void {
   const answerByMs = nowMs + context.timing.answerWithinMs;
   store.asks.push({ id, answerByMs });
   dueAt(store, answerByMs);
-  queue.seekLease(m);
+  seekLease(m);
 }
 
 /** Nothing is granted any more until the store was given up, and for `forMs` after that. */

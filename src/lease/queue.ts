@@ -22,6 +22,7 @@ import * as refuse from "./refusals.ts";
 import type { Ours } from "./state.ts";
 import type { GuardRequest } from "./store_events.ts";
 import { dueAt, type Moment, type StoreState } from "./store_state.ts";
+import { seekLease } from "./unfit.ts";
 
 /** A guard arrives. */
 export function arrive(m: Moment, request: GuardRequest): void {
@@ -52,14 +53,6 @@ export function arrive(m: Moment, request: GuardRequest): void {
   if (!store.queue.has(guard.id)) return;
   recheck(m, guard);
   if (store.queue.has(guard.id)) dueAt(store, queueDueMs(m, guard));
-}
-
-/** Asks the coordinator for the lease now, if it is not ours and nothing is under way. */
-export function seekLease(m: Moment): void {
-  const { phase } = m.store.lease;
-  if (m.context.connected && (phase === "idle" || phase === "foreign")) {
-    m.stepLease({ type: "acquire" });
-  }
 }
 
 /** Moves guards on from the front of the queue. */

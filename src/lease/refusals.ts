@@ -4,6 +4,7 @@
  * @module
  */
 import type { Holder, Refusal } from "./errors.ts";
+import type { LockRefusal } from "./store_events.ts";
 
 /** The coordinator cannot be reached. */
 export function unavailable(store: string, reason: string): Refusal {
@@ -103,6 +104,18 @@ export function unknownStore(store: string, path: string): Refusal {
     message: `Cannot guard store ${store}: the directory of ${path} does not exist; ` +
       "create the store first, or correct its code",
   };
+}
+
+/** The lock could not be had, for whatever reason. */
+export function lockRefusal(store: string, failure: LockRefusal): Refusal {
+  switch (failure.kind) {
+    case "busy":
+      return lockTaken(store, failure.path, failure.by);
+    case "unknown_store":
+      return unknownStore(store, failure.path);
+    case "error":
+      return lockUnusable(store, failure.message);
+  }
 }
 
 /** The lock file cannot be used. */

@@ -52,7 +52,8 @@ export type Claim =
 /** A create (or adoption) is under way, or its refusal is being explained. */
 export interface Acquiring extends Common {
   readonly phase: "acquiring";
-  readonly step: "put" | "entry" | "tenure";
+  /** "look": only to see who holds it. */
+  readonly step: "put" | "look" | "entry" | "tenure";
   readonly claim: Claim;
   readonly expect: number;
   readonly sentAtMs: number;
@@ -170,6 +171,8 @@ export type Found =
 export type LeaseEvent =
   /** Somebody wants it now. */
   | { readonly type: "acquire" }
+  /** Somebody wants to know who holds it; it must not become ours. */
+  | { readonly type: "look" }
   /** A write sent from now on must prove the hold. */
   | { readonly type: "prove" }
   /** Give it back, for this reason, once nothing is in flight. */
@@ -196,6 +199,12 @@ export type LossReason =
   | "conflict"
   /** No renewal was acknowledged before the deadline. */
   | "deadline";
+
+/**
+ * What keeps a host from writing a store: its directory is missing, its lock file cannot be opened,
+ * locked or written, or carries a newer epoch than the coordinator gives.
+ */
+export type UnfitFor = "unknown_store" | "lock_file" | "fence";
 
 /** A request to the coordinator. */
 export type LeaseRequest =
@@ -240,6 +249,10 @@ export type LeaseNote =
   }
   /** It is refused to us for far longer than an entry that nobody renews can live. */
   | { readonly type: "stuck"; readonly forMs: number }
+  /** Who holds it was looked up: nobody. */
+  | { readonly type: "vacant" }
+  /** This host cannot write it, and lets it go; null: it can again, or nobody asks any more. */
+  | { readonly type: "unfit"; readonly why: UnfitFor | null }
   /** A request that a caller may be waiting for had no answer. */
   | { readonly type: "unreachable"; readonly reason: string }
   /** The coordinator has gone back in time: `recorded` is an epoch it once gave. */

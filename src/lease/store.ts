@@ -9,6 +9,7 @@
 import { initialLease } from "./acquire.ts";
 import * as commit from "./commit.ts";
 import type { Holder } from "./errors.ts";
+import { isAside, knownHolder } from "./foreign.ts";
 import * as granted from "./granted.ts";
 import { isOpen, isValid } from "./keep.ts";
 import * as queue from "./queue.ts";
@@ -16,7 +17,8 @@ import * as notes from "./notes.ts";
 import type { LeaseContext, LeaseEvent, LeaseState } from "./state.ts";
 import { wakeAtMs } from "./step.ts";
 import type { StoreEffect, StoreEvent } from "./store_events.ts";
-import { type Moment, type StoreOptions, StoreState } from "./store_state.ts";
+import { isHeld, type Moment, type StoreOptions, StoreState } from "./store_state.ts";
+import * as unfit from "./unfit.ts";
 
 /** A store's state as others see it. */
 export interface StoreView {
@@ -87,9 +89,7 @@ export class Store {
 
   /** Whether a writer of this host may count on the store now. */
   held(nowMs: number, context: LeaseContext): boolean {
-    const { lease, blocked, newerOnDisk } = this.#state;
-    return blocked === null && isOpen(lease, nowMs, context) &&
-      nowMs >= lease.graceUntilMs && newerOnDisk <= lease.epoch;
+    return isHeld(this.#state, nowMs, context);
   }
 
   /** The state as others see it, from memory. */
@@ -127,8 +127,8 @@ export class Store {
 
   /** Whether nothing of it needs to be kept: no hold, nobody waiting, nobody interested. */
   forgettable(nowMs: number, context: LeaseContext): boolean {
-    const { lease, traffic, blocked } = this.#state;
-    return (lease.phase === "idle" || lease.phase === "foreign") && blocked === null &&
+    const { lease, traffic, blocked, unfit } = this.#state;
+    return isAside(lease) && blocked === null && unfit === null &&
       !this.#wanted(nowMs, context) &&
       (traffic === null || traffic.asks.length === 0 && !traffic.grants.mayStillWrite(nowMs)) &&
       nowMs >= lease.graceUntilMs && !lease.stranger;
@@ -181,8 +181,7 @@ export class Store {
       case "fence_written":
         return commit.onFenceWritten(m, event.guardId, event.error);
       case "lock_probed":
-        if (event.free) m.store.passed = false;
-        return;
+        return notes.onProbed(m, event);
       case "drain":
         return notes.onDrain(m, event);
       case "drain_over":
@@ -201,8 +200,10 @@ export class Store {
   }
 
   #wanted(nowMs: number, context: LeaseContext): boolean {
-    const { blocked, traffic, lastAskedMs } = this.#state;
+    const { blocked, traffic, lastAskedMs, lease, unfit } = this.#state;
     if (blocked !== null) return false;
+    // In this tenure it was found that nothing can be written here.
+    if (lease.phase === "ours" && lease.epoch === unfit?.epoch) return false;
     if (this.pinned || this.watchers > 0) return true;
     if (nowMs - lastAskedMs < context.timing.interestMs) return true;
     if (traffic === null) return false;
@@ -222,8 +223,10 @@ export class Store {
     const { store, nowMs, context } = m;
     const { lease } = store;
     const wanted = this.#wanted(nowMs, context);
-    if (lease.phase === "idle" || lease.phase === "foreign") {
+    if (isAside(lease)) {
       if (wanted && nowMs >= lease.retryAtMs) this.#seek(m);
+      // Nobody asks for it any more: whether it can be written here is nobody's business.
+      if (!wanted && nowMs >= (store.unfit?.againAtMs ?? Infinity)) unfit.beFit(m);
       return;
     }
     if (lease.phase !== "ours") return;
@@ -231,7 +234,7 @@ export class Store {
     if (wanted || lease.releaseReason !== null) return;
     if (store.traffic !== null && store.traffic.passing.size > 0) return;
     if (context.rules.drainFirst && (this.#mayStillWrite(nowMs) || granted.awaitLock(m))) return;
-    m.stepLease({ type: "release", reason: store.blocked?.reason ?? "idle" });
+    m.stepLease({ type: "release", reason: store.blocked?.reason ?? unfit.releaseReason(store) });
   }
 
   /** Tries to acquire when nobody waits for it: when there is room, or later. */
@@ -239,7 +242,7 @@ export class Store {
     if (!m.context.connected) return;
     if (m.context.hasRoom?.() ?? true) {
       m.store.deferred = false;
-      return queue.seekLease(m);
+      return unfit.seekLease(m);
     }
     if (!m.store.deferred) m.out.push({ type: "defer" });
     m.store.deferred = true;
@@ -263,6 +266,9 @@ export class Store {
     }
     if (!wanted && store.traffic !== null && store.traffic.grants.lingerUntilMs > nowMs) {
       atMs = Math.min(atMs, store.traffic.grants.lingerUntilMs);
+    }
+    if (!wanted && store.unfit !== null && store.unfit.againAtMs > nowMs) {
+      atMs = Math.min(atMs, store.unfit.againAtMs);
     }
     if (wanted && !this.pinned && this.watchers === 0) {
       const endsMs = store.lastAskedMs + context.timing.interestMs;
@@ -288,9 +294,4 @@ class Now implements Moment {
   stepLease(event: LeaseEvent): void {
     notes.stepLease(this, event);
   }
-}
-
-function knownHolder(lease: LeaseState): Holder | null {
-  if (lease.phase === "foreign") return lease.holder;
-  return lease.phase === "acquiring" ? lease.known?.holder ?? null : null;
 }

@@ -26,6 +26,14 @@ export type LockRefusal =
   | { readonly kind: "unknown_store"; readonly path: string }
   | { readonly kind: "error"; readonly message: string };
 
+/** What a look at a lock file showed. */
+export interface LockLook {
+  /** Why it cannot be locked; null where it can, or is. */
+  readonly failure: LockRefusal | null;
+  /** The epoch it carries, where that can be told. */
+  readonly epoch: number | null;
+}
+
 /** What can happen to a store. */
 export type StoreEvent =
   | { readonly type: "lease"; readonly event: LeaseEvent }
@@ -41,8 +49,15 @@ export type StoreEvent =
   /** `epoch` is what the lock file's line says; null where it says nothing. */
   | { readonly type: "locked"; readonly lockId: number; readonly epoch: number | null }
   | { readonly type: "lock_failed"; readonly lockId: number; readonly failure: LockRefusal }
-  /** Whether nobody has the store locked: not even a process that a client left behind. */
-  | { readonly type: "lock_probed"; readonly free: boolean }
+  /**
+   * The lock file was looked at. `free`: nobody has the store locked, not even a process that a client
+   * left behind; as far as can be seen, where the file cannot be used.
+   */
+  | ({
+    readonly type: "lock_probed";
+    readonly free: boolean;
+    readonly fully: boolean;
+  } & LockLook)
   | { readonly type: "lock_checked"; readonly lockId: number; readonly current: boolean }
   | {
     readonly type: "fence_written";
@@ -82,8 +97,8 @@ export type StoreEffect =
   /** Give up the lock, or the wait for it. */
   | { readonly type: "unlock"; readonly lockId: number }
   | { readonly type: "check_lock"; readonly lockId: number }
-  /** See whether anybody has the store locked. */
-  | { readonly type: "probe_lock" }
+  /** See whether anybody has the store locked; and (`fully`) whether its file can be read and written. */
+  | { readonly type: "probe_lock"; readonly fully: boolean }
   | {
     readonly type: "write_fence";
     readonly lockId: number;

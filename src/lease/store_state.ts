@@ -3,9 +3,11 @@
  * @module
  */
 import type { Guard } from "./gates.ts";
+import type { Refusal } from "./errors.ts";
 import { Grants } from "./grants.ts";
 import { Locks } from "./locks.ts";
-import type { LeaseContext, LeaseEvent, LeaseState } from "./state.ts";
+import type { LeaseContext, LeaseEvent, LeaseState, UnfitFor } from "./state.ts";
+import { isOpen } from "./keep.ts";
 import type { StoreEffect } from "./store_events.ts";
 
 /** What somebody wants of one store, or has of it. */
@@ -33,8 +35,8 @@ export class StoreState {
   blocked: Blocked | null = null;
   /** An epoch of ours that was found to be stale, while it is being given back. */
   stale: { readonly epoch: number; readonly recorded: number } | null = null;
-  /** The newest epoch above ours that the disk has shown; 0 for none. */
-  newerOnDisk = 0;
+  /** Why this host cannot write it; null while it can, for all we know. */
+  unfit: Unfit | null = null;
   /**
    * Whether a client was passed the lock since it was last seen free: a child may have it still. At
    * first: of an earlier agent of this host, for all we know.
@@ -106,6 +108,13 @@ export class StoreState {
   }
 }
 
+/** Whether a writer of this host may count on the store now. */
+export function isHeld(store: StoreState, nowMs: number, context: LeaseContext): boolean {
+  const { lease, blocked, unfit } = store;
+  return blocked === null && unfit === null && isOpen(lease, nowMs, context) &&
+    nowMs >= lease.graceUntilMs;
+}
+
 /** A drain: nothing is granted while it lasts. */
 export interface Blocked {
   readonly reason: string;
@@ -115,6 +124,16 @@ export interface Blocked {
   readonly untilMs: number;
   /** Until when grants may finish, where that is known. */
   readonly finishByMs?: number;
+}
+
+/** What was found wrong with a store's disk, and when. */
+export interface Unfit {
+  readonly why: UnfitFor;
+  readonly refusal: Refusal;
+  /** The tenure in which it was found: a later one is looked at anew. */
+  readonly epoch: number;
+  /** Until then, the coordinator is not asked whether it gives a higher epoch by now. */
+  readonly againAtMs: number;
 }
 
 /** What is known of a store when somebody first asks about it. */

@@ -74,6 +74,8 @@ export interface HeldLock {
    * if it were new. Null where the path no longer names the locked file: then it is to be closed.
    */
   handOver(): HeldLock | null;
+  /** Writes what the file says once more: null, or why nothing can be written. For a look at it. */
+  rewrite(store: string): string | null;
   /** Replaces the file's line. Returns null, or why it could not be written (disk full…). */
   writeFence(fence: Fence): string | null;
   /** Closes our descriptor; never unlocks explicitly, so a process it was passed to keeps the lock. */

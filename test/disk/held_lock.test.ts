@@ -205,10 +205,13 @@ test.skipIf(noSmallDisk !== null)(
     makeStore(files, "new");
     disk.fill();
     const fresh = mustLock(files, "new");
+    expect(fresh.rewrite("new")).toMatch(/^Cannot write .* of store new into .*: no space left/);
     const failed = fresh.writeFence(fenceOf("new", 1));
     expect(failed).toMatch(/^Cannot write the fence of store new into .*: no space left on device/);
     expect(old.writeFence(fenceOf("old", 2))).toBeNull();
+    expect(old.rewrite("old")).toBeNull();
     disk.empty();
+    expect(fresh.rewrite("new")).toBeNull();
     expect(fresh.writeFence(fenceOf("new", 2))).toBeNull();
     fresh.close();
     old.close();
@@ -219,6 +222,19 @@ test.skipIf(noSmallDisk !== null)(
     }
   },
 );
+
+test("rewrite() leaves what the file says, and of an empty one only the room for a line", () => {
+  using dir = tempDir();
+  const files = lockFiles(dir.path);
+  const path = makeStore(files, "s");
+  for (const content of ["", JSON.stringify(fenceOf("s", 7)) + "\nmore", "x".repeat(5_000)]) {
+    writeFileSync(path, content);
+    const lock = mustLock(files, "s");
+    expect(lock.rewrite("s")).toBeNull();
+    lock.close();
+    expect(readFileSync(path, "utf8").trim()).toBe(content);
+  }
+});
 
 test.skipIf(noSmallDisk !== null)("lock() says so when the file system is read-only", () => {
   using disk = smallDisk(128 * 1024);

@@ -103,6 +103,8 @@ test("handle() refuses as stale_epoch when the disk has seen a newer epoch (nats
   const id = h.guard();
   expect(h.refused.get(id)?.kind).toBe("stale_epoch");
   expect(h.held).toBe(false);
+  // Nobody knows whether the newer epoch is written under still: whoever comes next owes the grace.
+  expect(h.take("delete_entry").expect).toBe(50);
   expect(h.requests).toEqual([]);
 });
 

@@ -14,7 +14,12 @@ import type {
   Ours,
 } from "../../src/lease/state.ts";
 import { Store } from "../../src/lease/store.ts";
-import type { GuardRequest, StoreEffect, StoreEvent } from "../../src/lease/store_events.ts";
+import type {
+  GuardRequest,
+  LockRefusal,
+  StoreEffect,
+  StoreEvent,
+} from "../../src/lease/store_events.ts";
 import type { TenureRecord } from "../../src/lease/tenure.ts";
 import { timingOf } from "../../src/lease/timing.ts";
 
@@ -69,10 +74,14 @@ export class Harness {
     };
   }
 
-  /** Handles an event and what its locks and fences bring. */
   /** Whether nobody has the store's lock when it is looked at. */
   lockFree = true;
+  /** Why the lock file cannot be used; null: it can. */
+  lockFailure: Exclude<LockRefusal, { kind: "busy" }> | null = null;
+  /** Why no fence can be written; null: it can. */
+  fenceError: string | null = null;
 
+  /** Handles an event and what its locks and fences bring. */
   handle(event: StoreEvent): void {
     const pending: StoreEvent[] = [event];
     for (let next = pending.shift(); next !== undefined; next = pending.shift()) {
@@ -94,7 +103,13 @@ export class Harness {
       case "note":
         return void this.notes.push(effect.note);
       case "probe_lock":
-        return void pending.push({ type: "lock_probed", free: this.lockFree });
+        return void pending.push({
+          type: "lock_probed",
+          free: this.lockFree,
+          fully: effect.fully,
+          failure: this.lockFailure ?? this.#writeFailure(effect.fully),
+          epoch: this.onDisk ?? null,
+        });
       case "granted":
         return void this.granted.push(effect);
       case "refused":
@@ -106,6 +121,10 @@ export class Harness {
       case "verify_failed":
         return void this.verifyFailed.set(effect.id, effect.refusal);
       case "lock":
+        if (this.lockFailure !== null) {
+          const { lockId } = effect;
+          return void pending.push({ type: "lock_failed", lockId, failure: this.lockFailure });
+        }
         if (this.onDisk !== undefined) {
           pending.push({ type: "locked", lockId: effect.lockId, epoch: this.onDisk });
         }
@@ -113,8 +132,16 @@ export class Harness {
       case "check_lock":
         return void pending.push({ type: "lock_checked", lockId: effect.lockId, current: true });
       case "write_fence":
-        return void pending.push({ type: "fence_written", guardId: effect.guardId, error: null });
+        return void pending.push({
+          type: "fence_written",
+          guardId: effect.guardId,
+          error: this.fenceError,
+        });
     }
+  }
+
+  #writeFailure(writes: boolean): Harness["lockFailure"] {
+    return writes && this.fenceError !== null ? { kind: "error", message: this.fenceError } : null;
   }
 
   // ---- what callers do ---------------------------------------------------------------------

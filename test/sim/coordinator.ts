@@ -49,7 +49,7 @@ export class SimCoordinator implements Coordinator {
   readonly refused = new Map<string, boolean>();
   /** Told of each entry that was read. */
   onRead: (store: string, read: EntryRead) => void = () => {};
-  /** By store: when a tenure that was not closed was last read, for the checkers. */
+  /** By store: when a tenure that was not closed was last read or heard of, for the checkers. */
   readonly readOpenMs = new Map<string, number>();
 
   constructor(wiring: Wiring) {
@@ -92,11 +92,14 @@ export class SimCoordinator implements Coordinator {
 
   readTenure(store: string, done: Done<TenureRead>): void {
     this.#call<TenureRead>({ type: "read_tenure", store, author: this.#author }, (outcome) => {
-      if (outcome.kind === "ok" && outcome.value.record?.released_at === undefined) {
-        this.readOpenMs.set(store, this.#wiring.perfectMs());
-      }
+      if (outcome.kind === "ok") this.sawRecord(store, outcome.value.record);
       done(outcome);
     });
+  }
+
+  /** The agent was told of a record, asked or not. */
+  sawRecord(store: string, record: TenureRecord | null): void {
+    if (record?.released_at === undefined) this.readOpenMs.set(store, this.#wiring.perfectMs());
   }
 
   putTenure(store: string, expect: number, record: TenureRecord, done: Done<number>): void {

@@ -34,6 +34,10 @@ export class SimDisk {
   full = false;
   /** When it last was. */
   fullMs = -Infinity;
+  /** Stores whose lock file cannot be opened, as if something else stood in its place. */
+  readonly broken = new Set<string>();
+  /** By store: when that last began or ended. */
+  readonly brokenMs = new Map<string, number>();
   /** By store: when its directory last was missing. */
   readonly missingMs = new Map<string, number>();
   /** By store: when a lock was last freed, by the perfect clock. */
@@ -130,11 +134,11 @@ export class SimLockFiles implements LockFiles {
     untilMs: number,
     done: (result: HeldLock | LockFailure) => void,
   ): () => void {
-    if (untilMs === -Infinity && !this.#wiring.probes) {
+    const first = this.#try(store);
+    if (untilMs === -Infinity && !this.#wiring.probes && first.kind === "busy") {
       done({ kind: "unknown_store", path: this.path(store) });
       return () => {};
     }
-    const first = this.#try(store);
     if (first.kind !== "busy" || this.#wiring.clock.bootMs() >= untilMs) {
       done(first);
       return () => {};
@@ -183,6 +187,9 @@ export class SimLockFiles implements LockFiles {
   #try(store: string): HeldLock | LockFailure {
     const file = this.#wiring.disk.file(store);
     if (file === null) return { kind: "unknown_store", path: this.path(store) };
+    if (this.#wiring.disk.broken.has(store)) {
+      return { kind: "error", message: `Cannot open ${this.path(store)}: not a regular file` };
+    }
     if (file.lockedBy !== null && this.#wiring.excludes) return { kind: "busy", fence: file.fence };
     const description: Description = { file, open: 1, lockedMs: this.#wiring.perfectMs() };
     file.lockedBy = description;
@@ -199,7 +206,8 @@ export class SimLockFiles implements LockFiles {
   ): HeldLock {
     const { disk, noticesReplaced, perfectMs } = this.#wiring;
     const { file } = description;
-    const current = () => !noticesReplaced || disk.file(store) === file;
+    const current = () =>
+      !noticesReplaced || (disk.file(store) === file && !disk.broken.has(store));
     return {
       kind: "locked",
       passed: false,
@@ -209,6 +217,7 @@ export class SimLockFiles implements LockFiles {
       path: this.path(store),
       fence: file.fence,
       current,
+      rewrite: () => disk.full ? "No space left on device" : null,
       writeFence: (fence) => {
         if (disk.full) return "No space left on device";
         file.fence = fence;

@@ -88,6 +88,8 @@ class FaultSet {
         return this.#remakeStore(node, store);
       case "full_disk":
         return this.#fullDisk(node);
+      case "break_lock":
+        return this.#breakLock(node, store);
     }
   }
 
@@ -307,6 +309,20 @@ class FaultSet {
       trace.add(node.label, `the directory of ${store} is made again`);
       node.disk.make(store);
       node.disk.missingMs.set(store, scheduler.nowMs);
+    });
+  }
+
+  #breakLock(node: SimNode, store: string): void {
+    const { disk } = node;
+    const { trace, scheduler } = this.#world;
+    if (disk.broken.has(store)) return;
+    trace.add(node.label, `the lock file of ${store} cannot be used`);
+    disk.broken.add(store);
+    disk.brokenMs.set(store, scheduler.nowMs);
+    this.#for(this.#length(), () => {
+      trace.add(node.label, `the lock file of ${store} can be used again`);
+      disk.broken.delete(store);
+      disk.brokenMs.set(store, scheduler.nowMs);
     });
   }
 

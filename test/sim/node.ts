@@ -301,5 +301,9 @@ function describeNote(note: LeaseNote): string {
       return `refused for ${Math.round(note.forMs)} ms, though nobody renews it`;
     case "proven":
       return "proven";
+    case "vacant":
+      return "nobody has it";
+    case "unfit":
+      return note.why === null ? "can write it again" : `cannot write it: ${note.why}`;
   }
 }

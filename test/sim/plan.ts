@@ -27,6 +27,7 @@ export const FAULTS = [
   "stepdown",
   "remake_store",
   "full_disk",
+  "break_lock",
 ] as const;
 
 export type Fault = typeof FAULTS[number];

@@ -126,7 +126,9 @@ export class World {
       const { run } = node;
       if (run === null) continue;
       run.link.tell(() => {
-        if (node.run === run) node.ask((agent) => agent.onTenure(...told));
+        if (node.run !== run) return;
+        run.coordinator.sawRecord(told[0], told[1]);
+        node.ask((agent) => agent.onTenure(...told));
       });
     }
   }

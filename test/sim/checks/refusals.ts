@@ -56,7 +56,7 @@ function untruth(checks: Checks, client: SimClient, refusal: Refusal): string | 
     case "unknown_store":
       return wasMissing(checks, client) ? null : "but its directory is there";
     case "misconfigured":
-      return wasFull(checks, client) ? null : "but its disk is in order";
+      return wasFull(client) || wasBroken(client) ? null : "but its disk is in order";
     default:
       return "which no guard here can be refused as";
   }
@@ -133,6 +133,10 @@ function wasMissing(checks: Checks, { node, wish: { store }, arrivedMs }: SimCli
   return (node.disk.missingMs.get(store) ?? -Infinity) >= Math.min(arrivedMs, checks.nowMs - 60);
 }
 
-function wasFull(_checks: Checks, { node: { disk }, arrivedMs }: SimClient): boolean {
+function wasFull({ node: { disk }, arrivedMs }: SimClient): boolean {
   return disk.full || disk.fullMs >= arrivedMs;
+}
+
+function wasBroken({ node: { disk }, arrivedMs, wish: { store } }: SimClient) {
+  return disk.broken.has(store) || (disk.brokenMs.get(store) ?? -Infinity) >= arrivedMs;
 }
