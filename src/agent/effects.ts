@@ -7,7 +7,7 @@ import type { LeaseEvent } from "../lease/state.ts";
 import type { LockRefusal, StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import type { Outcome, TenureRead } from "../ports/coordinator.ts";
 import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
-import { probeLock } from "./lock_probe.ts";
+import { onDiskOf, probeLock } from "./lock_probe.ts";
 import type { Slot, SlotLock } from "./slot.ts";
 import type { AgentOptions, AgentPorts } from "./types.ts";
 import { Window } from "./window.ts";
@@ -124,7 +124,7 @@ export class World {
       // A lock file that cannot be used is nobody's.
       free: found?.kind !== "busy",
       failure: found?.kind === "error" || found?.kind === "unknown_store" ? found : null,
-      epoch: found?.kind === "locked" ? found.epoch : null,
+      onDisk: found?.kind === "locked" ? found.onDisk : null,
     });
   }
 
@@ -193,23 +193,24 @@ export class World {
   #lock(slot: Slot, lockId: number, untilMs: number): void {
     const next = this.#takeSpare();
     if (next !== null) {
-      locksOf(slot).set(lockId, next);
-      return this.#send(slot, { type: "locked", lockId, epoch: next.fence?.epoch ?? null });
+      return this.#locked(slot, lockId, next);
     }
     // Not before it is free: a second description of ours would wait for the first.
     this.closeSpare();
     let answered = false;
     const cancel = this.#ports.locks.lock(slot.store.code, untilMs, (result) => {
       answered = true;
-      if (result.kind === "locked") {
-        locksOf(slot).set(lockId, result);
-        return this.#send(slot, { type: "locked", lockId, epoch: result.fence?.epoch ?? null });
-      }
+      if (result.kind === "locked") return this.#locked(slot, lockId, result);
       forgetLock(slot, lockId);
       const failure = describe(result, this.#ports.locks.path(slot.store.code));
       this.#send(slot, { type: "lock_failed", lockId, failure });
     });
     if (!answered) locksOf(slot).set(lockId, { cancel });
+  }
+
+  #locked(slot: Slot, lockId: number, lock: HeldLock): void {
+    locksOf(slot).set(lockId, lock);
+    this.#send(slot, { type: "locked", lockId, onDisk: onDiskOf(slot.store.code, lock.fence) });
   }
 
   #unlock(slot: Slot, lockId: number): void {

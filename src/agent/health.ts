@@ -20,8 +20,9 @@ const ADVICE = {
     "restore its data, or delete the tenure records of these stores once no write of the newer " +
     "epoch is missing",
   fence: (stores: string) =>
-    `the disk has seen a newer epoch than the coordinator gives for ${stores}: this node is stale, or ` +
-    "the coordinator has lost its past; compare the lock files of the hosts before anything is put right",
+    `the disk has seen a newer epoch than the coordinator gives for ${stores}: this node is stale, the ` +
+    "coordinator has lost its past, or the lock file is a copy of another store's; compare the lock " +
+    "files of the hosts before anything is put right",
   lock_file: (stores: string) =>
     `the lock file of ${stores} cannot be used, so its lease was let go; a refused guard says why`,
   stuck: (stores: string) =>

@@ -2,10 +2,20 @@
  * A look at whether a store's lock is free.
  * @module
  */
-import type { LockFailure, LockFiles } from "../ports/lock_file.ts";
+import type { OnDisk } from "../lease/store_events.ts";
+import type { Fence, LockFailure, LockFiles } from "../ports/lock_file.ts";
 
-/** What may come of trying to lock a file; `epoch` is what a locked one carries. */
-export type LockFound = LockFailure | { readonly kind: "locked"; readonly epoch: number | null };
+/** What may come of trying to lock a file. */
+export type LockFound =
+  | LockFailure
+  | { readonly kind: "locked"; readonly onDisk: OnDisk | null };
+
+/** What a store's lock file says, as the core wants it. */
+export function onDiskOf(store: string, fence: Fence | null): OnDisk | null {
+  if (fence === null) return null;
+  const isOwn = fence.store === "" || fence.store === store;
+  return { epoch: fence.epoch, copyOf: isOwn ? null : fence.store };
+}
 
 /**
  * What comes of trying to lock the store's lock file, once and without waiting, and (`writes`) of
@@ -21,8 +31,8 @@ export function probeLock(
     if (result.kind !== "locked") return void (found = result);
     const message = writes ? result.rewrite(store) : null;
     result.close();
-    const epoch = result.fence?.epoch ?? null;
-    found = message === null ? { kind: "locked", epoch } : { kind: "error", message };
+    const onDisk = onDiskOf(store, result.fence);
+    found = message === null ? { kind: "locked", onDisk } : { kind: "error", message };
   });
   cancel();
   return found;

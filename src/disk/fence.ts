@@ -12,8 +12,10 @@
  *
  * What others write may be anything. A JSON object with an epoch fences at that epoch, whatever
  * else it lacks. Of a line that is no JSON, the highest complete `"epoch":N` counts: it may be a
- * line that was cut, and its epoch was real. What shows no epoch at all fences nothing; refusing it
- * would stop a store for ever over a stray byte, and the lease itself still stands.
+ * line that was cut, and its epoch was real. Blanks and zeros, as a power failure may leave in a file
+ * whose first line was not on disk yet, say nothing, and nor does the beginning of a line of ours.
+ * Whatever else shows no epoch is somebody's data, which was not put there to be written over: perhaps
+ * the lock path names a wrong file. It is refused.
  * @module
  */
 import type { Fence } from "../ports/lock_file.ts";
@@ -63,6 +65,16 @@ export function parseFence(bytes: Uint8Array): Fence | null {
 /** The same, but null for a line that is not whole: of which nothing but an epoch could be believed. */
 export function parseWholeFence(bytes: Uint8Array): Fence | null {
   return fenceOf(parseObject(firstLine(bytes)));
+}
+
+/** How every line begins that {@linkcode formatFence} makes. */
+const BEGINNING = '{"store":"';
+
+/** Whether the file holds something that is neither a fence nor what may be left of one. */
+export function isForeign(bytes: Uint8Array): boolean {
+  if (bytes.byteLength === 0 || parseFence(bytes) !== null) return false;
+  const text = decoder.decode(bytes).replaceAll("\0", " ").trim();
+  return !text.startsWith(BEGINNING) && !BEGINNING.startsWith(text);
 }
 
 function firstLine(bytes: Uint8Array): string {

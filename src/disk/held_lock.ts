@@ -6,7 +6,14 @@ import { closeSync, ftruncateSync, readSync, writeSync } from "node:fs";
 import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
 import { reasonOf } from "../sys/errno.ts";
 import { tryFlock } from "../sys/flock.ts";
-import { blankFence, formatFence, MAX_LINE_BYTES, parseFence, parseWholeFence } from "./fence.ts";
+import {
+  blankFence,
+  formatFence,
+  isForeign,
+  MAX_LINE_BYTES,
+  parseFence,
+  parseWholeFence,
+} from "./fence.ts";
 import { names, type OpenFile } from "./open_lock_file.ts";
 
 /**
@@ -43,7 +50,7 @@ export class FlockHeldLock implements HeldLock {
   }
 
   handOver(): HeldLock | null {
-    if (this.passed || !this.current()) return null;
+    if (this.passed || !this.current() || isForeign(view(this.fd))) return null;
     const next = new FlockHeldLock(this.path, this.#file, readFence(this.fd));
     next.#size = this.#size;
     next.handOvers = this.handOvers + 1;
@@ -93,10 +100,8 @@ export class FlockHeldLock implements HeldLock {
   }
 }
 
-/** Locked a file that the path no longer names: it was removed or replaced meanwhile. */
-export interface Moved {
-  readonly kind: "moved";
-}
+/** Locked a file that cannot be the lock: its path names another by now, or it holds other data. */
+export type Unfit = { readonly kind: "moved" } | { readonly kind: "foreign" };
 
 /**
  * Locks an open file, and makes sure that it is the one that everybody else finds at `path`. Only a
@@ -104,9 +109,10 @@ export interface Moved {
  *
  * @throws {SysError} when the file cannot be locked or read.
  */
-export function lockOpenFile(path: string, file: OpenFile): HeldLock | LockFailure | Moved {
+export function lockOpenFile(path: string, file: OpenFile): HeldLock | LockFailure | Unfit {
   if (!tryFlock(file.fd)) return { kind: "busy", fence: peekFence(file.fd) };
   if (!names(path, file)) return { kind: "moved" };
+  if (isForeign(view(file.fd))) return { kind: "foreign" };
   return new FlockHeldLock(path, file, readFence(file.fd));
 }
 

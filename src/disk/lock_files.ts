@@ -6,7 +6,7 @@ import { closeSync } from "node:fs";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { HeldLock, LockFailure, LockFiles } from "../ports/lock_file.ts";
 import { reasonOf } from "../sys/errno.ts";
-import { lockOpenFile, type Moved } from "./held_lock.ts";
+import { lockOpenFile, type Unfit } from "./held_lock.ts";
 import { lockOwners } from "./lock_owners.ts";
 import { type LockPath, parseLockPath } from "./lock_path.ts";
 import { openLockFile } from "./open_lock_file.ts";
@@ -65,6 +65,7 @@ export class FlockLockFiles implements LockFiles {
     const attempt = () => {
       if (cancelled) return;
       const result = this.#try(store);
+      if (result.kind === "foreign") return done(foreign(store, this.#path(store)));
       if (result.kind !== "busy" && result.kind !== "moved") return done(result);
       const leftMs = untilMs - this.#clock.bootMs();
       // Also ends for NaN, which compares as neither.
@@ -80,7 +81,7 @@ export class FlockLockFiles implements LockFiles {
   }
 
   /** One try, without waiting. Whatever comes of it, only a returned lock leaves something open. */
-  #try(store: string): HeldLock | LockFailure | Moved {
+  #try(store: string): HeldLock | LockFailure | Unfit {
     let path: string;
     try {
       path = this.#path(store);
@@ -89,7 +90,7 @@ export class FlockLockFiles implements LockFiles {
     }
     const file = openLockFile(store, path);
     if (file.kind !== "open") return file;
-    let result: HeldLock | LockFailure | Moved | null = null;
+    let result: HeldLock | LockFailure | Unfit | null = null;
     try {
       result = lockOpenFile(path, file);
     } catch (error) {
@@ -103,7 +104,7 @@ export class FlockLockFiles implements LockFiles {
 
   #giveUp(
     store: string,
-    result: Extract<LockFailure, { kind: "busy" }> | Moved,
+    result: Extract<LockFailure | Unfit, { kind: "busy" | "moved" }>,
     untilMs: number,
   ): LockFailure {
     const path = this.#path(store);
@@ -121,4 +122,13 @@ export class FlockLockFiles implements LockFiles {
     this.#ownersAtMs = nowMs;
     return { ...result, owners: lockOwners(path, result.fence ? [result.fence.pid] : []) };
   }
+}
+
+function foreign(store: string, path: string): LockFailure {
+  return {
+    kind: "error",
+    message:
+      `Cannot use lock file ${path} of store ${store}: it holds other data than a lock's line, ` +
+      "which a guard would write over; see whose it is, then empty it, or correct --lock-path",
+  };
 }

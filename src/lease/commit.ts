@@ -8,7 +8,7 @@ import { gate6Fence, gate7Proof, type Guard } from "./gates.ts";
 import { isOpen } from "./keep.ts";
 import * as refuse from "./refusals.ts";
 import type { Ours } from "./state.ts";
-import type { LockRefusal } from "./store_events.ts";
+import type { LockRefusal, OnDisk } from "./store_events.ts";
 import { dueAt, type Moment } from "./store_state.ts";
 import { deadlineMs } from "./timing.ts";
 import { beFit, beUnfit, faultOf } from "./unfit.ts";
@@ -34,12 +34,12 @@ function sweepLock(m: Moment, guard: Guard): void {
   else dueAt(m.store, guard.untilMs);
 }
 
-/** The lock is ours; `epoch` is what its file says. */
-export function onLocked(m: Moment, lockId: number, epoch: number | null): void {
+/** The lock is ours. */
+export function onLocked(m: Moment, lockId: number, onDisk: OnDisk | null): void {
   const lock = m.store.locks.get(lockId);
   if (lock === undefined) return;
   lock.state = "locked";
-  lock.onDisk = epoch;
+  lock.onDisk = onDisk;
   passLocked(m, lockId);
 }
 
@@ -102,7 +102,7 @@ export function onFenceWritten(m: Moment, guardId: number, error: string | null)
     return drop(m, guard, refusal);
   }
   beFit(m);
-  store.locks.get(guard.lockId)!.onDisk = guard.epoch;
+  store.locks.get(guard.lockId)!.onDisk = { epoch: guard.epoch, copyOf: null };
   guard.at = "proof";
   // Whatever is in flight now was sent before the fence and proves nothing for this guard.
   guard.needSeq = store.lease.seq + 1;

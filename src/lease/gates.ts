@@ -10,6 +10,7 @@ import { isOpen } from "./keep.ts";
 import type { Refusal } from "./errors.ts";
 import { clientsLeft, inGrace, staleEpoch, unavailable } from "./refusals.ts";
 import type { LeaseContext, LeaseState, Ours } from "./state.ts";
+import type { OnDisk } from "./store_events.ts";
 
 /** A request to write, on its way through the gates. */
 export interface Guard {
@@ -85,12 +86,12 @@ export function gate4Grace(guard: Guard, lease: Ours, store: string, nowMs: numb
  * coordinator has lost its past. (Gate 5, the lock, is an effect: its failure is a refusal as is.)
  */
 export function gate6Fence(
-  onDisk: number | null,
+  onDisk: OnDisk | null,
   lease: Ours,
   store: string,
   context: LeaseContext,
 ): Verdict {
-  if (onDisk === null || onDisk <= lease.epoch || !context.rules.fence) return "pass";
+  if (onDisk === null || onDisk.epoch <= lease.epoch || !context.rules.fence) return "pass";
   return staleEpoch(store, lease.epoch, onDisk);
 }
 

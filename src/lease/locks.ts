@@ -5,7 +5,7 @@
  * @module
  */
 import type { Guard } from "./gates.ts";
-import type { StoreEffect } from "./store_events.ts";
+import type { OnDisk, StoreEffect } from "./store_events.ts";
 
 /** A lock that is waited for or held. */
 export interface Lock {
@@ -17,8 +17,8 @@ export interface Lock {
   /** The guards and grants behind it. */
   readonly users: Set<number>;
   state: "waiting" | "locked";
-  /** The epoch that the file carries, as read at locking or written since. */
-  onDisk: number | null;
+  /** What the file says, as read at locking or written since. */
+  onDisk: OnDisk | null;
   /** Its path no longer names the file: nobody may join any more. */
   retired: boolean;
 }

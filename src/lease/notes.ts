@@ -78,7 +78,11 @@ function onNote(m: Moment, note: LeaseNote, before: LeaseState): void {
 function refuseStale(m: Moment): void {
   const { code, stale } = m.store;
   if (stale === null) return;
-  queue.refuseQueue(m, () => true, () => refuse.staleEpoch(code, stale.epoch, stale.recorded));
+  queue.refuseQueue(
+    m,
+    () => true,
+    () => refuse.staleEpoch(code, stale.epoch, { epoch: stale.recorded }),
+  );
 }
 
 /** The lock file was looked at: nothing is acquired that cannot be written. */

@@ -123,12 +123,27 @@ export function lockUnusable(store: string, why: string): Refusal {
   return { kind: "misconfigured", message: `Cannot guard store ${store}: ${why}` };
 }
 
-/** The disk or the tenure records have seen a newer epoch than ours. */
-export function staleEpoch(store: string, epoch: number, seen: number): Refusal {
+/**
+ * The disk or the tenure records have seen a newer epoch than ours; `copyOf`: in a lock file that speaks
+ * of that other store.
+ */
+export function staleEpoch(
+  store: string,
+  epoch: number,
+  seen: { readonly epoch: number; readonly copyOf?: string | null },
+): Refusal {
+  const cannot = `Cannot guard store ${store}`;
+  if (seen.copyOf) {
+    return {
+      kind: "stale_epoch",
+      message: `${cannot}: its lock file speaks of store ${seen.copyOf}, at epoch ${seen.epoch}, ` +
+        `newer than ours (${epoch}): the directory of that store was copied or moved here, lock file ` +
+        "and all; empty the lock file here once you know that nobody writes under it",
+    };
+  }
   return {
     kind: "stale_epoch",
-    message:
-      `Cannot guard store ${store}: epoch ${seen} is on record, newer than ours (${epoch}); ` +
+    message: `${cannot}: epoch ${seen.epoch} is on record, newer than ours (${epoch}); ` +
       "either this node is stale, or the coordinator has lost its past; an operator must compare " +
       "the store's lock file, agent history and the coordinator's bucket",
   };

@@ -173,7 +173,7 @@ export class Store {
       case "ask":
         return notes.onAsk(m, event.id, this.held(m.nowMs, m.context));
       case "locked":
-        return commit.onLocked(m, event.lockId, event.epoch);
+        return commit.onLocked(m, event.lockId, event.onDisk);
       case "lock_failed":
         return commit.onLockFailed(m, event.lockId, event.failure);
       case "lock_checked":

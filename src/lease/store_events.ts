@@ -30,8 +30,14 @@ export type LockRefusal =
 export interface LockLook {
   /** Why it cannot be locked; null where it can, or is. */
   readonly failure: LockRefusal | null;
-  /** The epoch it carries, where that can be told. */
-  readonly epoch: number | null;
+  readonly onDisk: OnDisk | null;
+}
+
+/** What a lock file's line says; null in its place: nothing, or nobody could tell. */
+export interface OnDisk {
+  readonly epoch: number;
+  /** The store that it names, where that is another: then the file is a copy of that one's. */
+  readonly copyOf: string | null;
 }
 
 /** What can happen to a store. */
@@ -46,8 +52,7 @@ export type StoreEvent =
   | { readonly type: "verify"; readonly id: number; readonly grantId: number }
   /** Somebody asked whether it is held, and it may be for the first time. */
   | { readonly type: "ask"; readonly id: number }
-  /** `epoch` is what the lock file's line says; null where it says nothing. */
-  | { readonly type: "locked"; readonly lockId: number; readonly epoch: number | null }
+  | { readonly type: "locked"; readonly lockId: number; readonly onDisk: OnDisk | null }
   | { readonly type: "lock_failed"; readonly lockId: number; readonly failure: LockRefusal }
   /**
    * The lock file was looked at. `free`: nobody has the store locked, not even a process that a client

@@ -73,14 +73,14 @@ export function releaseReason({ blocked, lease, unfit }: StoreState): string {
 
 function findFault(
   { store: { code, lease, unfit } }: Moment,
-  { failure, epoch }: LockLook,
+  { failure, onDisk }: LockLook,
 ): { why: UnfitFor; refusal: Refusal } | null {
   if (failure !== null && failure.kind !== "busy") {
     return { why: faultOf(failure), refusal: refuse.lockRefusal(code, failure) };
   }
   const ours = lease.phase === "ours" ? lease.epoch : unfit!.epoch;
-  if (epoch === null || epoch <= ours) return null;
-  return { why: "fence", refusal: refuse.staleEpoch(code, ours, epoch) };
+  if (onDisk === null || onDisk.epoch <= ours) return null;
+  return { why: "fence", refusal: refuse.staleEpoch(code, ours, onDisk) };
 }
 
 /** What a lock that could not be had says of the disk. */

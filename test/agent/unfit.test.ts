@@ -1,6 +1,6 @@
 /** A store that one host cannot write goes to a host that can: real agents, real lock files. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { NatsServer } from "../support/nats.ts";
 import { RealAgent, refusal, runClient } from "../support/real_agent.ts";
@@ -28,6 +28,7 @@ const NEWER = '{"store":"one","node":"x","epoch":9007199254740000}\n';
 
 test.each<[string, string, string, (path: string) => void]>([
   ["is a symbolic link", "misconfigured", "lock_file", (path) => symlinkSync("/dev/null", path)],
+  ["has other data in it", "misconfigured", "lock_file", (path) => writeFileSync(path, "a\nb\n")],
   ["is a directory", "misconfigured", "lock_file", (path) => mkdirSync(path)],
   ["has a newer epoch", "stale_epoch", "fence", (path) => writeFileSync(path, NEWER)],
 ])("a store whose lock file %s on one host is soon another's", async (_, kind, check, spoil) => {
@@ -57,6 +58,23 @@ test.each<[string, string, string, (path: string) => void]>([
   await there.call("stepdown", { store: "one", for_ms: 600_000 });
   expect((await here.call("guard", { store: "one" })).node).toBe("alpha");
   expect((await runClient(alpha, ["--check"])).status).toBe(0);
+});
+
+test("a store whose directory was copied from another's is told so, not that the coordinator lost its past", async () => {
+  await using agent = await fleet()("alpha");
+  const client = await agent.client();
+  for (const store of ["copy", "original"]) {
+    agent.makeStore(store);
+    const { token } = await client.call("guard", { store });
+    await client.call("release", { token });
+  }
+  copyFileSync(`${agent.locks}/original/lease.lock`, `${agent.locks}/copy/lease.lock`);
+  const { kind, error } = await refusal(client.call("guard", { store: "copy" }));
+  expect(kind).toBe("stale_epoch");
+  expect(error.message).toContain("its lock file speaks of store original");
+  expect(error.message).not.toContain("lost its past");
+  // Its next epoch is above that one: nothing has to be mended.
+  await until("it is granted", () => client.call("guard", { store: "copy" }).catch(() => false));
 });
 
 test("a store given at start whose directory is missing is let go, and held once it is made", async () => {

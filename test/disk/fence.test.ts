@@ -1,6 +1,13 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { formatFence, MAX_LINE_BYTES, parseFence, SECTOR_BYTES } from "../../src/disk/fence.ts";
+import {
+  blankFence,
+  formatFence,
+  isForeign,
+  MAX_LINE_BYTES,
+  parseFence,
+  SECTOR_BYTES,
+} from "../../src/disk/fence.ts";
 import type { Fence } from "../../src/ports/lock_file.ts";
 
 const FENCE: Fence = {
@@ -112,4 +119,23 @@ test("parseFence() fences at the epoch of a record that lacks the rest", () => {
 test("parseFence() takes the highest epoch when a line shows several but is no JSON", () => {
   expect(parseFence(bytes('{"epoch":9,"pi{"epoch":12,"pid":3}{"epoch":10}'))?.epoch).toBe(12);
   expect(parseFence(bytes('{"epoch":9,"x":{"epoch":12'))?.epoch).toBe(9);
+});
+
+test("isForeign() is never true of a line of ours, wherever it is cut and whatever it lies over", () => {
+  expect(isForeign(blankFence())).toBe(false);
+  fc.assert(fc.property(anyFence, fc.nat(600), (fence, length) => {
+    expect(isForeign(format(fence).subarray(0, length))).toBe(false);
+    // A power failure can leave zeros where bytes were not on disk yet.
+    const zeroed = Uint8Array.from(format(fence)).fill(0, length);
+    expect(isForeign(zeroed)).toBe(false);
+  }));
+});
+
+test("isForeign() tells other data from what is nothing or shows an epoch", () => {
+  for (const content of ["", "\n", " \n \n", "\0".repeat(512), '{"epoch":5}', '{"epoch":5,"x']) {
+    expect([content, isForeign(bytes(content))]).toEqual([content, false]);
+  }
+  for (const content of ["12345\n", "precious", "\nx", "{}", '{"name":"x"}', "\x7fELF\0\0", "[]"]) {
+    expect([content, isForeign(bytes(content))]).toEqual([content, true]);
+  }
 });

@@ -417,3 +417,20 @@ test("current() is false when a symlink to the locked file took its place", () =
   expect(lock.current()).toBe(false);
   lock.close();
 });
+
+test("lock() refuses a file with other data than a lock's line, and leaves it as it is", async () => {
+  using dir = tempDir();
+  const files = lockFiles(dir.path);
+  const path = makeStore(files, "s");
+  writeFileSync(path, "precious\n");
+  const result = lockNow(files, "s");
+  expect(result).toEqual({
+    kind: "error",
+    message: expect.stringMatching(/lease\.lock of store s: it holds other data .*empty it/),
+  });
+  expect(readFileSync(path, "utf8")).toBe("precious\n");
+  // Nor does it stay locked.
+  expect(await isFree(path)).toBe(true);
+  writeFileSync(path, "");
+  mustLock(files, "s").close();
+});

@@ -8,7 +8,7 @@ test("handle() refuses a guard whose lease ran out while it waited for the lock 
   const id = h.guard({ waitMs: 60_000 });
   h.nowMs += TTL_MS;
   // The lock comes at last: the first that the store hears of anything.
-  h.handle({ type: "locked", lockId: 1, epoch: null });
+  h.handle({ type: "locked", lockId: 1, onDisk: null });
   expect(h.granted).toEqual([]);
   expect(h.refused.get(id)?.kind).toBe("unavailable");
 });

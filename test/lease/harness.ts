@@ -17,6 +17,7 @@ import { Store } from "../../src/lease/store.ts";
 import type {
   GuardRequest,
   LockRefusal,
+  OnDisk,
   StoreEffect,
   StoreEvent,
 } from "../../src/lease/store_events.ts";
@@ -108,7 +109,7 @@ export class Harness {
           free: this.lockFree,
           fully: effect.fully,
           failure: this.lockFailure ?? this.#writeFailure(effect.fully),
-          epoch: this.onDisk ?? null,
+          onDisk: this.#line,
         });
       case "granted":
         return void this.granted.push(effect);
@@ -126,7 +127,7 @@ export class Harness {
           return void pending.push({ type: "lock_failed", lockId, failure: this.lockFailure });
         }
         if (this.onDisk !== undefined) {
-          pending.push({ type: "locked", lockId: effect.lockId, epoch: this.onDisk });
+          pending.push({ type: "locked", lockId: effect.lockId, onDisk: this.#line });
         }
         return;
       case "check_lock":
@@ -138,6 +139,10 @@ export class Harness {
           error: this.fenceError,
         });
     }
+  }
+
+  get #line(): OnDisk | null {
+    return this.onDisk == null ? null : { epoch: this.onDisk, copyOf: null };
   }
 
   #writeFailure(writes: boolean): Harness["lockFailure"] {
