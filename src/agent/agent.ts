@@ -55,17 +55,14 @@ export class Agent {
     });
     this.#engine = new Engine(options, ports, {
       perform: (slot, effect) => this.#perform(slot, effect),
+      added: (slot) => this.drains.added(slot),
       handled: (slot) => {
         this.drains.notice(slot);
         this.#watches.notice(slot);
       },
     });
     this.watching = new Watching(this.#engine, this.#watches, ports.timers);
-    this.drains = new Drains(
-      ports,
-      options.drainMs,
-      (slot, event) => this.#engine.dispatch(slot, event),
-    );
+    this.drains = new Drains(this.#engine, ports, options.drainMs);
   }
 
   /** The bucket was inspected: its TTL is the truth. Called again when the TTL is another. */
@@ -215,20 +212,17 @@ export class Agent {
   drain(done: Drained): void {
     if (this.#draining) return;
     this.#draining = true;
-    this.#engine.refuseNew("shutdown");
-    const slots = [...this.#engine.slots.values()];
-    this.drains.begin(slots, { reason: "shutdown", forMs: Infinity }, done);
+    this.drains.begin(null, { reason: "shutdown", forMs: Infinity }, done);
   }
 
   /**
-   * The same for one store, or all (null), which are not acquired again for `forMs`. Here we stay: a
-   * lease whose grant did not finish is renewed on, so that nobody else writes beside it, and released
+   * The same for one store, or all (null), held by now or not; they are not acquired for `forMs`. Here we
+   * stay: a lease whose grant did not finish is renewed on, so that nobody writes beside it, and released
    * when the grant ends within `forMs`.
    */
   stepdown(store: string | null, forMs: number | null, done: Drained): void {
-    const slots = store === null ? [...this.#engine.slots.values()] : [this.#engine.slot(store)];
     forMs ??= this.#engine.context.timing.ttlMs;
-    this.drains.begin(slots, { reason: "stepdown", forMs }, done);
+    this.drains.begin(store, { reason: "stepdown", forMs }, done);
   }
 
   /** Lets go of everything at once: timers and locks. Leases age out. */
@@ -262,8 +256,9 @@ export class Agent {
 
   /** A store that is known here, with what it looks at; for the simulator's checkers. */
   inspect(code: string): { readonly store: Store; readonly context: LeaseContext } | null {
-    const store = this.#engine.slots.get(code)?.store;
-    return store === undefined ? null : { store, context: this.#engine.context };
+    const { slots, context } = this.#engine;
+    const store = slots.get(code)?.store;
+    return store === undefined ? null : { store, context };
   }
 
   #info(slot: Slot): LeaseInfo {
@@ -281,7 +276,7 @@ export class Agent {
       case "note":
         this.health.note(slot.store.code, effect.note);
         this.#ports.observer.note(slot.store.code, effect.note);
-        if (effect.note.type === "released") this.drains.released(slot);
+        if (effect.note.type === "released") this.drains.released(slot, effect.note.deleted);
         return;
       case "granted":
         return this.#onGranted(slot, effect);

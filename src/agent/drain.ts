@@ -6,8 +6,30 @@ import type { StoreEvent } from "../lease/store_events.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { Slot } from "./slot.ts";
 
-/** Told what came of a drain: leases released, and those that age out or were lost instead. */
-export type Drained = (result: { released: number; remaining: number }) => void;
+/** What came of a drain. */
+export interface DrainResult {
+  /** Leases given back: others can have them now. */
+  readonly released: number;
+  /** Leases that were not: kept because a grant did not finish, lost, or left to age out. */
+  readonly remaining: number;
+  /** Those of them that are given up, but whose entries are still there until they age out. */
+  readonly aging: number;
+}
+
+export type Drained = (result: DrainResult) => void;
+
+/** Why leases are drained, and how long their stores are not acquired again, in milliseconds. */
+export interface DrainOrder {
+  readonly reason: string;
+  readonly forMs: number;
+}
+
+/** The stores, as the engine has them. */
+interface Stores {
+  readonly slots: ReadonlyMap<string, Slot>;
+  slot(code: string): Slot;
+  dispatch(slot: Slot, event: StoreEvent): void;
+}
 
 interface Drain {
   /** Stores whose leases have not gone yet, with whether they were ours at the start. */
@@ -15,37 +37,62 @@ interface Drain {
   readonly done: Drained;
   /** How long grants may go on; boot clock. */
   readonly finishByMs: number;
-  released: number;
-  lost: number;
+  readonly order: DrainOrder;
+  /** Stores that became known since all of them began to be drained; null: not all are. */
+  readonly late: Slot[] | null;
+  readonly count: { released: number; aging: number; lost: number };
   cancelTimer: () => void;
 }
 
 /** Every drain under way. */
 export class Drains {
+  readonly #stores: Stores;
   readonly #ports: { clock: Clock; timers: Timers };
   readonly #withinMs: number;
-  readonly #send: (slot: Slot, event: StoreEvent) => void;
   readonly #all = new Set<Drain>();
+  /** Until when stores are left alone that become known; boot clock. */
+  #quiet: { readonly reason: string; readonly untilMs: number }[] = [];
 
-  constructor(
-    ports: { clock: Clock; timers: Timers },
-    withinMs: number,
-    send: (slot: Slot, event: StoreEvent) => void,
-  ) {
+  constructor(stores: Stores, ports: { clock: Clock; timers: Timers }, withinMs: number) {
+    this.#stores = stores;
     this.#ports = ports;
     this.#withinMs = withinMs;
-    this.#send = send;
   }
 
-  /** Drains the stores; `done` is told what came of it, at the latest when time is up. */
-  begin(slots: readonly Slot[], block: { reason: string; forMs: number }, done: Drained): void {
-    const left = new Map(slots.filter(isBusy).map((slot) => [slot, isOurs(slot)]));
+  /**
+   * Drains one store, or all (null), also those that become known only then. `done` is told what came of
+   * it, at the latest when time is up.
+   */
+  begin(store: string | null, order: DrainOrder, done: Drained): void {
+    const slots = store === null ? [...this.#stores.slots.values()] : [this.#stores.slot(store)];
     const finishByMs = this.#ports.clock.bootMs() + this.#withinMs;
-    const drain = { left, done, finishByMs, released: 0, lost: 0, cancelTimer: () => {} };
+    const drain: Drain = {
+      left: new Map(slots.filter(isBusy).map((slot) => [slot, isOurs(slot)])),
+      late: store === null ? [] : null,
+      done,
+      finishByMs,
+      order,
+      count: { released: 0, aging: 0, lost: 0 },
+      cancelTimer: () => {},
+    };
     this.#all.add(drain);
     drain.cancelTimer = this.#ports.timers.after(this.#withinMs, () => this.#finish(drain));
-    for (const slot of slots) this.#send(slot, { type: "drain", ...block, finishByMs });
+    for (const slot of slots) this.#stores.dispatch(slot, { type: "drain", ...order, finishByMs });
     this.#settle(drain);
+  }
+
+  /** A store has just become known: where all are drained it is left alone for as long as they are. */
+  added(slot: Slot): void {
+    const nowMs = this.#ports.clock.bootMs();
+    this.#quiet = this.#quiet.filter(({ untilMs }) => nowMs < untilMs);
+    for (const { reason, untilMs } of this.#quiet) {
+      this.#stores.dispatch(slot, { type: "drain", reason, forMs: untilMs - nowMs });
+    }
+    for (const { order, late } of this.#all) {
+      if (late === null) continue;
+      late.push(slot);
+      this.#stores.dispatch(slot, { type: "drain", ...order, untilOver: true });
+    }
   }
 
   /** How long grants may finish yet where something is drained, in milliseconds; else 0. */
@@ -59,16 +106,16 @@ export class Drains {
     if (this.#all.size > 0 && !isBusy(slot)) this.#gone(slot, "lost");
   }
 
-  /** The store's lease was released, though it may be ours again by now. */
-  released(slot: Slot): void {
-    this.#gone(slot, "released");
+  /** The store's lease was given up, though it may be ours again by now; its entry deleted, or not. */
+  released(slot: Slot, deleted: boolean): void {
+    this.#gone(slot, deleted ? "released" : "aging");
   }
 
-  #gone(slot: Slot, how: "released" | "lost"): void {
+  #gone(slot: Slot, how: keyof Drain["count"]): void {
     for (const drain of this.#all) {
       const wasOurs = drain.left.get(slot);
       if (!drain.left.delete(slot)) continue;
-      if (wasOurs) drain[how]++;
+      if (wasOurs) drain.count[how]++;
       this.#settle(drain);
     }
   }
@@ -80,8 +127,16 @@ export class Drains {
   #finish(drain: Drain): void {
     if (!this.#all.delete(drain)) return;
     drain.cancelTimer();
-    drain.done({ released: drain.released, remaining: drain.left.size + drain.lost });
-    for (const slot of drain.left.keys()) this.#send(slot, { type: "drain_over" });
+    const { order, late, count: { released, lost } } = drain;
+    const left = [...drain.left.keys()];
+    // What is given up already waits for the coordinator alone.
+    const aging = drain.count.aging + left.filter(isReleasing).length;
+    const untilMs = this.#ports.clock.bootMs() + order.forMs;
+    if (late !== null) this.#quiet.push({ reason: order.reason, untilMs });
+    drain.done({ released, aging, remaining: left.length + lost + drain.count.aging });
+    for (const slot of [...left, ...late ?? []]) {
+      this.#stores.dispatch(slot, { type: "drain_over" });
+    }
   }
 }
 
@@ -91,6 +146,10 @@ function isBusy({ store }: Slot): boolean {
   return phase === "ours" || phase === "releasing" || phase === "acquiring" || store.unfinished > 0;
 }
 
-function isOurs({ store }: Slot): boolean {
-  return store.lease.phase === "ours" || store.lease.phase === "releasing";
+function isOurs(slot: Slot): boolean {
+  return slot.store.lease.phase === "ours" || isReleasing(slot);
+}
+
+function isReleasing({ store }: Slot): boolean {
+  return store.lease.phase === "releasing";
 }

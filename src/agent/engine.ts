@@ -32,6 +32,8 @@ export type CallerEffect = Exclude<
 /** The engine's way to its agent. */
 export interface EngineHooks {
   perform(slot: Slot, effect: CallerEffect): void;
+  /** A store has become known. */
+  added(slot: Slot): void;
   /** An event of the store was handled. */
   handled(slot: Slot): void;
 }
@@ -50,8 +52,6 @@ export class Engine {
   readonly #tally = new Tally();
   #pinned: ReadonlySet<string> = new Set();
   #handling = false;
-  /** Why stores that become known now are not acquired; null while they are. */
-  #refusing: string | null = null;
   #context: LeaseContext;
   /** When the newest event was handled. */
   #handledMs = 0;
@@ -201,8 +201,7 @@ export class Engine {
       }),
     );
     this.slots.set(code, slot);
-    const reason = this.#refusing;
-    if (reason !== null) this.dispatch(slot, { type: "drain", reason, forMs: Infinity });
+    this.#hooks.added(slot);
     return slot;
   }
 
@@ -241,11 +240,6 @@ export class Engine {
 
   #drain(): void {
     if (!this.#handling) this.#pacer.drain();
-  }
-
-  /** From now on no store is acquired that nobody asked about before. */
-  refuseNew(reason: string): void {
-    this.#refusing = reason;
   }
 
   /** Lets go of timer and locks at once. */

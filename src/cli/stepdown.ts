@@ -12,7 +12,7 @@ export function defineStepdown(program: Command, context: Context): void {
     )
     .usage("STORE [options]\n       agent stepdown --all [options]")
     .argument("[store]", "the store's code")
-    .option("--all", "all stores that this node holds")
+    .option("--all", "all stores, also those that this node does not hold yet")
     .addOption(durationOption("--for <DUR>", "how long not to acquire again (default: the TTL)"))
     .addHelpText("after", HELP);
   clientOptions(command).action(async (store: string | undefined) => {
@@ -52,5 +52,5 @@ Examples:
   $ agent stepdown --all --for 30m      before maintenance of this host
 
 Exit statuses:
-  0  released   1  not all: kept until their grants end, which took too long, or lost
+  0  released   1  not all: kept until their grants end, which took too long, lost, or left to age out
   64 used wrongly   69  no agent   77  only administrators may (--admin-uid of agent run)`;

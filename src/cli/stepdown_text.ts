@@ -7,26 +7,37 @@ import { obstacleOf } from "./refusal.ts";
 
 /** Its lines. `forMs` is how long stores are left alone; null where that is not known. */
 export function stepdownLines(
-  { released, remaining }: Methods["stepdown"]["result"],
+  { released, remaining, aging = 0 }: Methods["stepdown"]["result"],
   forMs: number | null,
 ): string[] {
   const lines = [];
   if (released > 0) {
-    const until = forMs === null
+    const alone = forMs === null
       ? ""
       : `; this node leaves them alone for ${formatDuration(forMs)}`;
-    lines.push(`released ${counted(released, "store")}: other nodes may take them now${until}`);
+    lines.push(`released ${counted(released, "store")}: other nodes may take them now${alone}`);
   }
-  if (remaining > 0) {
+  if (aging > 0) {
+    lines.push(
+      `gave up ${
+        counted(aging, "store")
+      } without a release: the coordinator was not asked, or did not ` +
+        "answer, so other nodes can take them only when their entries have aged out",
+    );
+  }
+  const kept = remaining - aging;
+  if (kept > 0) {
     const within = forMs === null ? "soon" : `within ${formatDuration(forMs)}`;
     lines.push(
       `not released ${
-        counted(remaining, "store")
+        counted(kept, "store")
       }, lost, or with writes that did not finish in time: those ` +
         `this node keeps until they do, and releases them then, if that is ${within}`,
     );
   }
-  return lines.length > 0 ? lines : ["nothing to release: this node holds none of them"];
+  if (lines.length > 0) return lines;
+  const alone = forMs === null ? "" : `, and takes none of them for ${formatDuration(forMs)}`;
+  return [`nothing to release: this node holds none of them${alone}`];
 }
 
 /** Who keeps a stepdown of one store, or of all (null), from its end; null: nobody any more. */

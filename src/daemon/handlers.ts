@@ -99,7 +99,9 @@ export function handlersOf(
       agent.history(store, forward(reply, (tenures) => ({ tenures })));
     },
     stepdown({ store, for_ms }, _connection, reply) {
-      agent.stepdown(store ?? null, for_ms ?? null, (result) => reply.ok(result));
+      agent.stepdown(store ?? null, for_ms ?? null, ({ released, remaining, aging }) => {
+        reply.ok({ released, remaining, ...(aging > 0 ? { aging } : {}) });
+      });
     },
   };
 }

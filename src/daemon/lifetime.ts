@@ -151,9 +151,9 @@ export class Lifetime {
     const { grants } = agent.counts();
     log.event("info", "draining", { signal, drain_ms: drainMs, grants });
     let over = false;
-    agent.drain(({ released, remaining }) => {
+    agent.drain((result) => {
       over = true;
-      log.event(remaining === 0 ? "info" : "warn", "drained", { released, remaining });
+      log.event(result.remaining === 0 ? "info" : "warn", "drained", { ...result });
       this.#end(0);
     });
     this.#notifier.stopping(this.#statusLine());

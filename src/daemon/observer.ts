@@ -62,8 +62,10 @@ export class LogObserver implements Observer {
   }
 
   #released(store: string, { epoch, clean, deleted }: Extract<LeaseNote, { type: "released" }>) {
-    if (clean || deleted) return this.#log.event("info", "released", { store, epoch, clean });
-    const message = "its entry is left to age out, and the next holder owes a grace";
+    if (deleted) return this.#log.event("info", "released", { store, epoch, clean });
+    const message = `its entry is left to age out, and the next holder owes ${
+      clean ? "no" : "a"
+    } grace`;
     this.#log.event("info", "left", { store, epoch, message });
   }
 

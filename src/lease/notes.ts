@@ -4,6 +4,7 @@
  * @module
  */
 import * as commit from "./commit.ts";
+import { isAside } from "./foreign.ts";
 import * as granted from "./granted.ts";
 import * as queue from "./queue.ts";
 import * as refuse from "./refusals.ts";
@@ -171,12 +172,12 @@ export function onAsk(m: Moment, id: number, held: boolean): void {
 /** Nothing is granted any more until the store was given up, and for `forMs` after that. */
 export function onDrain(
   m: Moment,
-  { reason, forMs, finishByMs }: Extract<StoreEvent, { type: "drain" }>,
+  { reason, forMs, finishByMs, untilOver }: Extract<StoreEvent, { type: "drain" }>,
 ): void {
   const { store } = m;
   // A step-down must not end a shutdown, nor a shorter one a longer.
   if (store.blocked === null || forMs >= store.blocked.forMs) {
-    store.blocked = { reason, forMs, untilMs: Infinity, finishByMs };
+    store.blocked = { reason, forMs, untilMs: Infinity, finishByMs, untilOver };
   }
   if (store.traffic !== null) {
     const refusal = refuse.draining(store.code, forMs);
@@ -188,8 +189,7 @@ export function onDrain(
 
 /** A store that was drained may be given up by now, released or otherwise gone. */
 export function noticeGivenUp(m: Moment): void {
-  const { phase } = m.store.lease;
-  if (phase === "idle" || phase === "foreign") beginHoldOff(m);
+  if (isAside(m.store.lease) && !m.store.blocked?.untilOver) beginHoldOff(m);
 }
 
 /** The store was given up, or cannot be in time. */

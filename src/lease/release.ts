@@ -50,7 +50,7 @@ export function beginRelease(
   // next owes the grace, too, and a program that keeps none must not find the store free.
   const owing = nowMs < state.graceUntilMs;
   if (context.rules.graceCarried && (state.record.at !== "done" || owing)) {
-    return finish(releasing, nowMs, 0, context, out);
+    return finish(releasing, nowMs, null, context, out);
   }
   if (state.record.at !== "done") return sendDelete(releasing, state.revision, out);
   out.push({
@@ -93,7 +93,7 @@ export function stepReleasing(
         outcome.kind === "ok" && outcome.value.kind === "entry" &&
         claimOn(outcome.value, context) === "own" && state.tries < DELETE_TRIES
       ) return sendDelete(state, outcome.value.revision, out);
-      return finish(sawStranger(state, outcome, out), nowMs, 0, context, out);
+      return finish(sawStranger(state, outcome, out), nowMs, null, context, out);
     }
     default:
       return state;
@@ -121,7 +121,7 @@ function onDeleted(
 ): LeaseState {
   if (outcome.kind === "ok") return finish(state, nowMs, outcome.value, context, out);
   if (state.tries >= DELETE_TRIES || !context.connected) {
-    return finish(state, nowMs, 0, context, out);
+    return finish(state, nowMs, null, context, out);
   }
   if (outcome.kind === "unknown") return sendDelete(state, state.revision, out);
   const seq = state.seq + 1;
@@ -129,15 +129,21 @@ function onDeleted(
   return { ...state, seq, step: "entry" };
 }
 
+/** `tombstone` is the revision at which the entry was deleted; null: it was not, and may be there. */
 function finish(
   state: Releasing,
   nowMs: number,
-  expect: number,
+  tombstone: number | null,
   context: LeaseContext,
   out: LeaseOutput[],
 ): LeaseState {
-  out.push({ type: "released", clean: state.clean, deleted: expect > 0, epoch: state.epoch });
+  out.push({
+    type: "released",
+    clean: state.clean,
+    deleted: tombstone !== null,
+    epoch: state.epoch,
+  });
   // A coordinator that lost its past is put right by an operator, not by asking it again at once.
   const pauseMs = state.reason === STALE ? context.timing.ttlMs : 0;
-  return idle(state, { retryAtMs: nowMs + pauseMs, expect });
+  return idle(state, { retryAtMs: nowMs + pauseMs, expect: tombstone ?? 0 });
 }

@@ -77,6 +77,8 @@ export type StoreEvent =
     readonly forMs: number;
     /** Until when grants may finish; only told to people. */
     readonly finishByMs?: number;
+    /** `forMs` begins no sooner than the drain is over, even if nothing is to be released. */
+    readonly untilOver?: boolean;
   }
   /** Nobody waits for the drain any more: `forMs` begins, released or not. */
   | { readonly type: "drain_over" };

@@ -124,6 +124,7 @@ export interface Blocked {
   readonly untilMs: number;
   /** Until when grants may finish, where that is known. */
   readonly finishByMs?: number;
+  readonly untilOver?: boolean;
 }
 
 /** What was found wrong with a store's disk, and when. */

@@ -191,8 +191,13 @@ export interface StepdownParams {
 export interface StepdownResult {
   /** Leases released. */
   readonly released: number;
-  /** Leases whose grants did not finish in time; they are kept until these end. */
+  /**
+   * Leases that were not: kept because a grant did not finish in time, lost, or left to age out, as when
+   * the coordinator could not be asked to delete their entries.
+   */
   readonly remaining: number;
+  /** How many of the remaining are left to age out; absent for none. */
+  readonly aging?: number;
 }
 
 /** Nothing to tell, or nothing asked. Members, if any, are ignored. */

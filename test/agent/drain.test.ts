@@ -229,3 +229,79 @@ test("no notification follows a release, however renewals go (lockgate#10)", asy
     await own.stop();
   }
 });
+
+test(
+  "what cannot be released, because the coordinator is away, is not told as released",
+  async () => {
+    await using own = await NatsServer.start();
+    const start = fleet(own.url, 60_000);
+    await using alpha = await start("alpha", { flags: ["--drain", "5s"] });
+    for (const store of ["one", "two"]) alpha.makeStore(store);
+    const client = await alpha.client();
+    for (const store of ["one", "two"]) await client.call("held", { store });
+    own.freeze();
+    expect(await client.call("stepdown", { store: "one" }))
+      .toEqual({ released: 0, remaining: 1, aging: 1 });
+    const { status, stdout } = await runClient(alpha, ["stepdown", "two"]);
+    expect([status, stdout]).toEqual([
+      1,
+      expect.stringMatching(/^gave up 1 store without a release/),
+    ]);
+    expect(await alpha.logged("left", { store: "one" })).toMatchObject({ level: "info" });
+    expect(alpha.log().some(({ event }) => event === "released")).toBe(false);
+    own.thaw();
+  },
+  60_000,
+);
+
+test("a shutdown tells how many leases it left to age out", async () => {
+  await using own = await NatsServer.start();
+  const start = fleet(own.url, 60_000);
+  await using alpha = await start("alpha", { flags: ["--drain", "8s"] });
+  await (await alpha.client()).call("held", { store: "one" });
+  await own.kill();
+  await alpha.logged("problem", { check: "coordinator" });
+  expect(await alpha.end("SIGTERM")).toBe(0);
+  expect(alpha.log().find(({ event }) => event === "drained"))
+    .toMatchObject({ level: "warn", released: 0, remaining: 1, aging: 1 });
+});
+
+test("without a coordinator there is nothing to age out: all is released", async () => {
+  await using alone = await RealAgent.start({ node: "alone" });
+  const client = await alone.client();
+  expect((await client.call("held", { store: "one" })).held).toBe(true);
+  expect(await client.call("stepdown", { all: true })).toEqual({ released: 1, remaining: 0 });
+});
+
+test("stepdown of all stores is one of those, too, that become known only then", async () => {
+  const start = fleet(server.url, 10_000);
+  await using alpha = await start("alpha");
+  await using beta = await start("beta");
+  for (const store of ["early", "late"]) alpha.makeStore(store);
+  const client = await alpha.client();
+  await client.call("held", { store: "early" });
+  await client.call("stepdown", { all: true, for_ms: 3_600_000 });
+  // A shorter one, later, takes nothing back.
+  await client.call("stepdown", { all: true, for_ms: 1 });
+  for (const store of ["early", "late", "named"]) {
+    if (store === "named") await client.call("stepdown", { store, for_ms: 3_600_000 });
+    const { kind, error } = await refusal(client.call("guard", { store }));
+    expect([store, kind]).toEqual([store, "draining"]);
+    expect(error.retryAfterMs).toBeGreaterThan(3_000_000);
+    expect((await client.call("held", { store })).held).toBe(false);
+  }
+  beta.makeStore("late");
+  await (await beta.client()).call("guard", { store: "late" });
+  const { stdout } = await runClient(alpha, ["stepdown", "another", "--for", "2m"]);
+  expect(stdout).toBe(
+    "nothing to release: this node holds none of them, and takes none of them for 2m\n",
+  );
+});
+
+test("stepdown of all stores is over when its time is: new ones are held again", async () => {
+  await using alone = await RealAgent.start({ node: "alone" });
+  const client = await alone.client();
+  await client.call("stepdown", { all: true, for_ms: 500 });
+  expect((await client.call("held", { store: "late" })).held).toBe(false);
+  await until("it is held", async () => (await client.call("held", { store: "late" })).held);
+});
