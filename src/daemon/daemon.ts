@@ -19,7 +19,7 @@ import { Lifetime } from "./lifetime.ts";
 import { Leftovers } from "./leftovers.ts";
 import { StateMemory } from "./memory.ts";
 import { LogObserver } from "./observer.ts";
-import { lockLimit } from "../socket/limits.ts";
+import { descriptorWarning, lockLimit, tooFewDescriptors } from "../socket/limits.ts";
 import type { StatusResult } from "../socket/protocol.ts";
 import type { Monitoring } from "./monitoring.ts";
 import { openSocket, type Surface } from "./surface.ts";
@@ -56,7 +56,7 @@ function failed(error: unknown, log: Log): number {
 
 function exitOf(error: unknown): number | null {
   if (error instanceof StateDirError) return error.exitCode;
-  if (error instanceof StoresFileError) return EXIT_CONFIG;
+  if (error instanceof StoresFileError || error instanceof LimitError) return EXIT_CONFIG;
   // By name: the class is in a module that is loaded only where it is needed.
   const known = error instanceof SocketError || error instanceof SetupError ||
     (error as Error).name === "HttpError";
@@ -65,11 +65,15 @@ function exitOf(error: unknown): number | null {
 
 class StoresFileError extends Error {}
 
+class LimitError extends Error {}
+
 async function run(options: RunOptions, log: Log): Promise<number> {
   const incarnation = randomBytes(12).toString("hex");
   const { node } = options;
   // Every descriptor that the system allows us: connections and locks need one each.
   const descriptors = setDescriptorLimit(Infinity).soft;
+  const tooFew = tooFewDescriptors(descriptors);
+  if (tooFew !== null) throw new LimitError(tooFew);
   const stores = options.storesFile === null ? null : pinnedOf(options.storesFile);
   const state = StateDir.open(options.stateDir, { incarnation, node });
   for (const damage of state.damage) log.event("warn", "state_damaged", { message: damage });
@@ -83,6 +87,8 @@ async function run(options: RunOptions, log: Log): Promise<number> {
       ? { unguarded: options.coordinator.reason }
       : { nats: options.coordinator.urls }),
   });
+  const few = descriptorWarning(options.limits, descriptors);
+  if (few !== null) log.event("warn", "few_descriptors", { message: few });
   if (stores !== null) parts.agent.setPinned(stores);
   const { lifetime } = parts;
   const onHangUp = () => void lifetime.reload(() => reload(options, parts, log));

@@ -46,6 +46,41 @@ export function lockLimit(descriptors: number): number {
   return Math.max(1, Math.floor(freeOf(descriptors) / 2));
 }
 
+/** Connections and grants with which an agent is still of use. */
+const MIN_OF_EACH = 16;
+
+/** With fewer descriptors than these the agent could run out of them. */
+const MIN_DESCRIPTORS = RESERVED + MIN_TURNED_AWAY + 2 * MIN_OF_EACH;
+
+/** Why an agent must not run with so few descriptors, and what to do; null: they suffice. */
+export function tooFewDescriptors(descriptors: number): string | null {
+  if (descriptors >= MIN_DESCRIPTORS) return null;
+  return `Cannot run with ${descriptors} open files (ulimit -n, LimitNOFILE= of a systemd unit): the agent ` +
+    `needs at least ${MIN_DESCRIPTORS}; raise the hard limit`;
+}
+
+/** What of the flags the descriptors do not suffice for; null: all of it. */
+export function descriptorWarning(
+  wanted: { readonly maxConnections: number; readonly maxWaiters: number },
+  descriptors: number,
+): string | null {
+  const { maxConnections, maxWaiters } = wanted;
+  const [connections, locks] = [
+    connectionLimit(maxConnections, descriptors),
+    lockLimit(descriptors),
+  ];
+  const short = [
+    ...connections < maxConnections ? [`${connections} connections (--max-connections)`] : [],
+    ...locks < maxWaiters ? [`${locks} guards and grants at a time (--max-waiters)`] : [],
+  ];
+  if (short.length === 0) return null;
+  const needed = RESERVED + MAX_TURNED_AWAY + 2 * Math.max(maxConnections, maxWaiters);
+  return `with ${descriptors} open files (ulimit -n) there can be only ${
+    short.join(" and ")
+  }; raise the ` +
+    `hard limit (LimitNOFILE= of a systemd unit) to ${needed}, or lower the flags`;
+}
+
 /**
  * How many requests of one connection may await their answers. More than `--max-waiters` and
  * `--max-grants` allow guards and releases: else a client's waiting guards could keep the `release`

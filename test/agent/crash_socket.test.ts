@@ -227,6 +227,24 @@ test("a crowd on an agent that may open few files never exhausts them", async ()
     expect(await child.exited).toBe(0);
   }
   expect(await log).not.toContain("EMFILE");
+  // Whoever set the flags was told that they promise more.
+  expect(await log).toMatch(/"few_descriptors".*with 256 open files .* raise the hard limit/);
+});
+
+test("an agent that could run out of descriptors does not start, and says how many it needs", async () => {
+  using dir = tempDir();
+  const child = Bun.spawn({
+    cmd: [
+      ...["sh", "-c", 'ulimit -n 100; exec "$@"', "sh", AGENT, "run", "--standalone", "a test"],
+      ...["--node", "x", "--socket", join(dir.path, "a.sock"), "--state-dir", dir.path],
+    ],
+    env: { PATH: process.env.PATH! },
+    stdin: "ignore",
+    stdout: "ignore",
+    stderr: "pipe",
+  });
+  const log = await new Response(child.stderr).text();
+  expect([await child.exited, log]).toEqual([78, expect.stringContaining("needs at least 160")]);
 });
 
 test("slow and half-closed clients get their answers and hold nobody up", async () => {

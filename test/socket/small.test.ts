@@ -4,8 +4,10 @@ import { takeActivationFd } from "../../src/socket/activation.ts";
 import { SocketError } from "../../src/socket/path_checks.ts";
 import {
   connectionLimit,
+  descriptorWarning,
   inFlightLimit,
   lockLimit,
+  tooFewDescriptors,
   turnedAwayLimit,
 } from "../../src/socket/limits.ts";
 import { errorObject, unknownMethod } from "../../src/socket/refusals.ts";
@@ -99,5 +101,30 @@ describe("suggest()", () => {
     expect(suggest("x".repeat(1_000_000), methods)).toEqual([]);
     const message = unknownMethod("x".repeat(1_000_000), methods).message;
     expect(message.length).toBeLessThan(300);
+  });
+});
+
+describe("descriptors", () => {
+  test("tooFewDescriptors() refuses what could run out, and names what is needed", () => {
+    for (let descriptors = 1; descriptors < 4_096; descriptors++) {
+      const taken = turnedAwayLimit(descriptors) + connectionLimit(16, descriptors) +
+        lockLimit(descriptors);
+      if (tooFewDescriptors(descriptors) !== null) continue;
+      expect(connectionLimit(16, descriptors)).toBe(16);
+      expect(taken).toBeLessThanOrEqual(descriptors - 64);
+    }
+    expect(tooFewDescriptors(64)).toMatch(/^Cannot run with 64 open files .* at least \d+; raise/);
+    expect(tooFewDescriptors(1_024)).toBeNull();
+  });
+
+  test("descriptorWarning() says what flags there are too few for, and how many do", () => {
+    const wanted = { maxConnections: 1_024, maxWaiters: 10_000 };
+    expect(descriptorWarning(wanted, 524_288)).toBeNull();
+    expect(descriptorWarning(wanted, 1_024)).toMatch(
+      /only 448 connections \(--max-connections\) and 448 guards and grants .*--max-waiters/,
+    );
+    const needed = Number(/to (\d+), or/.exec(descriptorWarning(wanted, 4_096)!)![1]);
+    expect(descriptorWarning(wanted, needed)).toBeNull();
+    expect(descriptorWarning(wanted, needed - 2)).not.toBeNull();
   });
 });
