@@ -11,10 +11,13 @@ import * as refuse from "../lease/refusals.ts";
 import type { LeaseContext } from "../lease/state.ts";
 import type { Store } from "../lease/store.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
+import { Asking } from "./asking.ts";
 import { Callers } from "./callers.ts";
 import { type Drained, Drains } from "./drain.ts";
 import { type CallerEffect, Engine } from "./engine.ts";
 import { Health } from "./health.ts";
+import { Newcomers } from "./newcomers.ts";
+import { Slices } from "./slices.ts";
 import { hear, type Slot } from "./slot.ts";
 import type {
   AgentOptions,
@@ -35,12 +38,14 @@ import { Watching } from "./watching.ts";
 export class Agent {
   readonly options: AgentOptions;
   readonly health: Health;
+  readonly asking: Asking;
   readonly watching: Watching;
   readonly drains: Drains;
   readonly #ports: AgentPorts;
   readonly #engine: Engine;
   readonly #callers: Callers;
   readonly #watches: Watches;
+  readonly #newcomers: Newcomers;
   #draining = false;
   /** Why nothing may be granted although the coordinator is there; null when nothing is wrong. */
   #misconfigured: string | null = null;
@@ -56,12 +61,22 @@ export class Agent {
     this.#engine = new Engine(options, ports, {
       perform: (slot, effect) => this.#perform(slot, effect),
       added: (slot) => this.drains.added(slot),
+      forgotten: (slot) => this.#newcomers.forgotten(slot),
       handled: (slot) => {
         this.drains.notice(slot);
         this.#watches.notice(slot);
       },
     });
-    this.watching = new Watching(this.#engine, this.#watches, ports.timers);
+    this.#newcomers = new Newcomers(this.#engine, options.maxStores);
+    const slices = new Slices(ports, { lateMs: () => this.#engine.overdueMs });
+    const stores = { engine: this.#engine, newcomers: this.#newcomers, slices };
+    this.watching = new Watching(stores, this.#watches, ports.timers);
+    this.asking = new Asking({
+      ...stores,
+      callers: this.#callers,
+      clock: ports.clock,
+      mute: () => this.#mute,
+    });
     this.drains = new Drains(this.#engine, ports, options.drainMs);
   }
 
@@ -113,7 +128,7 @@ export class Agent {
       this.#ports.observer.guarded(params.store, refusal.kind, 0);
       return answer.fail(refusal);
     }
-    const slot = this.#engine.slot(params.store);
+    const slot = this.#newcomers.slot(client, params.store);
     const id = this.#callers.guard(slot, client, params, answer);
     const { waitMs, shared, waitLease, passLock, follow } = params;
     const { pid, socket } = client;
@@ -124,7 +139,8 @@ export class Agent {
   #beforeTheGates(client: Client, { store }: GuardParams): Refusal | null {
     if (this.#draining) return refuse.draining(store);
     if (this.#misconfigured !== null) return refuse.misconfigured(store, this.#misconfigured);
-    return this.#callers.overLimit(client, store, this.options);
+    return this.#callers.overLimit(client, store, this.options) ??
+      this.#newcomers.refusal(client, [store]);
   }
 
   /**
@@ -165,18 +181,6 @@ export class Agent {
       // A guard that was not granted ends without a word.
       if (this.#callers.has(id)) this.#callers.forget(id);
     }
-  }
-
-  /** Whether the store is held: from memory, but for the first question about it. */
-  held(store: string, done: (held: boolean) => void): void {
-    if (this.#mute) return done(false);
-    const slot = this.#engine.slot(store);
-    if (!slot.store.resolved) {
-      return this.#engine.dispatch(slot, { type: "ask", id: this.#callers.ask(done) });
-    }
-    const nowMs = this.#ports.clock.bootMs();
-    slot.store.touch(nowMs);
-    done(slot.store.held(nowMs, this.#engine.context));
   }
 
   /** Who holds the store, as the coordinator tells; ourselves from memory. */
@@ -281,7 +285,7 @@ export class Agent {
       case "granted":
         return this.#onGranted(slot, effect);
       case "answer":
-        return this.#callers.answer(effect.id, effect.held && !this.#mute);
+        return this.#callers.answer(effect.id, effect.held);
       default:
         return this.#callers.perform(slot, effect);
     }

@@ -34,6 +34,8 @@ export interface EngineHooks {
   perform(slot: Slot, effect: CallerEffect): void;
   /** A store has become known. */
   added(slot: Slot): void;
+  /** It is not known any more. */
+  forgotten(slot: Slot): void;
   /** An event of the store was handled. */
   handled(slot: Slot): void;
 }
@@ -186,8 +188,8 @@ export class Engine {
     this.#drain();
   }
 
-  /** The store, made known if it is not. */
-  slot(code: string): Slot {
+  /** The store, made known if it is not, by a question of this user. */
+  slot(code: string, uid: number | null = null): Slot {
     const known = this.slots.get(code);
     if (known !== undefined) return known;
     const { memory, clock } = this.#ports;
@@ -199,6 +201,7 @@ export class Engine {
         graceUntilMs: memory.graces.get(code) ?? 0,
         lingerUntilMs: memory.lingerUntilMs(code),
       }),
+      uid,
     );
     this.slots.set(code, slot);
     this.#hooks.added(slot);
@@ -236,6 +239,7 @@ export class Engine {
     if (!store.forgettable(this.#handledMs, this.#context)) return;
     this.slots.delete(store.code);
     this.#tally.forget(slot);
+    this.#hooks.forgotten(slot);
   }
 
   #drain(): void {

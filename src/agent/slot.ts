@@ -18,6 +18,8 @@ export interface Slot {
   locks: Map<number, SlotLock> | null;
   /** When our tenure began, on the wall clock, as its record says it; null while there is none. */
   sinceMs: number | null;
+  /** The user who first asked about it; null: nobody did, it was given at start. */
+  readonly uid: number | null;
   /** When its next tick is due; see {@linkcode Wakes}. */
   wakeMs: number;
   /** What it was counted as after its last event. */
@@ -40,9 +42,10 @@ export function hear(slot: Slot, record: TenureRecord, revision: number): void {
 }
 
 /** A store that has just become known. */
-export function newSlot(store: Store): Slot {
+export function newSlot(store: Store, uid: number | null): Slot {
   return {
     store,
+    uid,
     locks: null,
     sinceMs: null,
     wakeMs: Infinity,

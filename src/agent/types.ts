@@ -30,6 +30,8 @@ export interface AgentOptions {
   readonly maxGrants: number;
   /** Guards and grants of all connections: each may have a lock file open. */
   readonly maxLocks: number;
+  /** Stores that may become known, in all and by one user; default: generous. */
+  readonly maxStores?: { readonly all: number; readonly ofUser: number };
   /** Why there is no coordinator behind this agent; null where there is one. */
   readonly standalone: string | null;
   /** All of them, but in the simulator. */
@@ -71,6 +73,8 @@ export interface Client {
   readonly pid: number;
   /** The client's end of the connection, by the number of its inode; 0 where nobody knows. */
   readonly socket?: number;
+  /** Whose process it is; left out where nobody knows. */
+  readonly uid?: number;
   /** Whether it reads more slowly than it is written to. */
   readonly congested: boolean;
   /** Calls back once when it has caught up, never at once. */

@@ -28,7 +28,9 @@ interface Watch {
   readonly id: string;
   readonly client: Client;
   /** Null: every store the agent knows, without a wish to hold it. */
-  readonly named: ReadonlySet<Slot> | null;
+  readonly named: Set<Slot> | null;
+  /** Whether stores are still to join it. */
+  grows: boolean;
   /** What was told last, by store, so that only changes are. */
   readonly told: Map<string, string>;
   /** Stores whose state is to be told. */
@@ -63,21 +65,35 @@ export class Watches {
   }
 
   /**
-   * Begins a watch of the `named` stores, which are wanted while it lasts, or of all (null), and
-   * returns its name; {@linkcode tell} tells it the present state.
+   * Begins a watch of all stores, or of those that {@linkcode join} it, and returns its name;
+   * {@linkcode tell} tells it the present state.
    */
-  add(client: Client, named: readonly Slot[] | null): string {
+  add(client: Client, what: "all" | "named"): string {
     const id = `w${++this.#lastId}`;
     this.#all.set(id, {
       id,
       client,
-      named: named && new Set(named),
+      named: what === "all" ? null : new Set(),
+      grows: what === "named",
       told: new Map(),
       due: new Map(),
       waiting: false,
     });
-    for (const { store } of this.#all.get(id)!.named ?? []) store.watchers++;
     return id;
+  }
+
+  /** The store is watched, and wanted while that lasts; false: there is no such watch any more. */
+  join(id: string, slot: Slot): boolean {
+    const watch = this.#all.get(id);
+    if (watch === undefined) return false;
+    if (watch.named!.size < watch.named!.add(slot).size) slot.store.watchers++;
+    return true;
+  }
+
+  /** All have joined it. */
+  complete(id: string): void {
+    const watch = this.#all.get(id);
+    if (watch !== undefined) watch.grows = false;
   }
 
   /** Ends a watch of this client; false if it has no such one. */
@@ -105,7 +121,7 @@ export class Watches {
   isBehind(client: Client): boolean {
     if (client.congested) return true;
     for (const watch of this.#all.values()) {
-      if (watch.client.id === client.id && watch.due.size > 0) return true;
+      if (watch.client.id === client.id && (watch.grows || watch.due.size > 0)) return true;
     }
     return false;
   }

@@ -6,19 +6,32 @@ import type { Refusal } from "../lease/errors.ts";
 import type { Timers } from "../ports/clock.ts";
 import type { Engine } from "./engine.ts";
 import type { Client } from "./types.ts";
+import type { Newcomers } from "./newcomers.ts";
+import { forEach, type Slices } from "./slices.ts";
 import { MAX_WATCHES, type Watches } from "./watches.ts";
 
 /** How soon to look again whether everything due was told. */
 const LOOK_AGAIN_MS = 1;
 
+/** What watches are made of. */
+interface Stores {
+  readonly engine: Engine;
+  readonly newcomers: Newcomers;
+  readonly slices: Slices;
+}
+
 /** Begins and ends watches. */
 export class Watching {
   readonly #engine: Engine;
+  readonly #newcomers: Newcomers;
+  readonly #slices: Slices;
   readonly #watches: Watches;
   readonly #timers: Timers;
 
-  constructor(engine: Engine, watches: Watches, timers: Timers) {
+  constructor({ engine, newcomers, slices }: Stores, watches: Watches, timers: Timers) {
     this.#engine = engine;
+    this.#newcomers = newcomers;
+    this.#slices = slices;
     this.#watches = watches;
     this.#timers = timers;
   }
@@ -33,11 +46,22 @@ export class Watching {
     answer: { ok(subscription: string): void; fail(refusal: Refusal): void },
   ): void {
     if (this.#watches.of(client) >= MAX_WATCHES) return answer.fail(TOO_MANY);
-    const named = stores?.map((code) => this.#engine.slot(code));
-    const subscription = this.#watches.add(client, named ?? null);
+    const refusal = this.#newcomers.refusal(client, stores ?? []);
+    if (refusal !== null) return answer.fail(refusal);
+    const subscription = this.#watches.add(client, stores === null ? "all" : "named");
     answer.ok(subscription);
-    for (const slot of named ?? []) this.#engine.dispatch(slot, { type: "tick" });
-    this.#watches.tell(subscription, named ?? this.#engine.slots.values());
+    if (stores === null) return this.#watches.tell(subscription, this.#engine.slots.values());
+    const last = stores.length - 1;
+    if (last < 0) return this.#watches.complete(subscription);
+    let at = 0;
+    this.#slices.do(forEach(stores, (code) => {
+      const slot = this.#newcomers.slot(client, code);
+      if (!this.#watches.join(subscription, slot)) return false;
+      this.#engine.dispatch(slot, { type: "tick" });
+      this.#watches.tell(subscription, [slot]);
+      if (at++ === last) this.#watches.complete(subscription);
+      return true;
+    }));
   }
 
   /** Ends a watch; false if the client has no such one. */

@@ -62,12 +62,14 @@ export function handlersOf(
       agent.release(token, reply);
     },
     held({ store, stores }, connection, reply) {
-      if (store !== undefined) return agent.held(store, (held) => reply.ok({ held }));
+      const asker = { id: connection.id, uid: connection.peer.uid };
+      const answer = forward(reply, (held: HeldResult["held"]) => ({ held }));
+      if (store !== undefined) return agent.asking.one(asker, store, answer);
       // No question about any store: whether the client was told all there is to tell.
       if (stores?.length === 0) {
         return agent.watching.whenTold(clientOf(connection), () => reply.ok({ held: {} }));
       }
-      heldMany(agent, stores ?? [], reply);
+      agent.asking.many(asker, stores ?? [], answer);
     },
     holder({ store }, _connection, reply) {
       agent.holder(
@@ -131,18 +133,6 @@ function forward<T, R>(reply: Reply<R>, map: (result: T) => R): Answer<T> {
   return { ok: (result) => reply.ok(map(result)), fail: (refusal) => reply.fail(refusal) };
 }
 
-/** Stores asked about for the first time are asked all at once, not one after the other. */
-function heldMany(agent: Agent, stores: readonly string[], reply: Reply<HeldResult>): void {
-  const held: Record<string, boolean> = Object.create(null);
-  let left = stores.length;
-  for (const store of stores) {
-    agent.held(store, (answer) => {
-      held[store] = answer;
-      if (--left === 0) reply.ok({ held });
-    });
-  }
-}
-
 /** A connection as the agent sees it. */
 class SocketClient implements Client {
   readonly #connection: ConnectionHandle;
@@ -157,6 +147,10 @@ class SocketClient implements Client {
 
   get pid(): number {
     return this.#connection.peer.pid;
+  }
+
+  get uid(): number {
+    return this.#connection.peer.uid;
   }
 
   get socket(): number {

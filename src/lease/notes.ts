@@ -157,16 +157,16 @@ export function onEnd(m: Moment, id: number, gone: boolean): void {
 }
 
 /** Somebody asks whether the store is held; the first answer waits for the coordinator. */
-export function onAsk(m: Moment, id: number, held: boolean): void {
+export function onAsk(m: Moment, { id, atOnce }: Extract<StoreEvent, { type: "ask" }>): void {
   const { store, nowMs, context } = m;
   store.lastAskedMs = nowMs;
   if (store.resolved || !context.connected || store.blocked !== null) {
-    return void m.out.push({ type: "answer", id, held });
+    return void m.out.push({ type: "answer", id, held: isHeld(store, nowMs, context) });
   }
   const answerByMs = nowMs + context.timing.answerWithinMs;
   store.asks.push({ id, answerByMs });
   dueAt(store, answerByMs);
-  seekLease(m);
+  if (atOnce) seekLease(m);
 }
 
 /** Nothing is granted any more until the store was given up, and for `forMs` after that. */

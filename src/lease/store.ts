@@ -171,7 +171,7 @@ export class Store {
       case "verify":
         return granted.onVerify(m, event.id, event.grantId);
       case "ask":
-        return notes.onAsk(m, event.id, this.held(m.nowMs, m.context));
+        return notes.onAsk(m, event);
       case "locked":
         return commit.onLocked(m, event.lockId, event.onDisk);
       case "lock_failed":

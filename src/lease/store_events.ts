@@ -50,8 +50,11 @@ export type StoreEvent =
   /** A guard or grant is over: released by its client, or (`gone`) its connection closed. */
   | { readonly type: "end"; readonly id: number; readonly gone: boolean }
   | { readonly type: "verify"; readonly id: number; readonly grantId: number }
-  /** Somebody asked whether it is held, and it may be for the first time. */
-  | { readonly type: "ask"; readonly id: number }
+  /**
+   * Somebody asked whether it is held, and it may be for the first time. `atOnce`: the coordinator is
+   * asked now, not when there is room.
+   */
+  | { readonly type: "ask"; readonly id: number; readonly atOnce: boolean }
   | { readonly type: "locked"; readonly lockId: number; readonly onDisk: OnDisk | null }
   | { readonly type: "lock_failed"; readonly lockId: number; readonly failure: LockRefusal }
   /**

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import { Agent } from "../../src/agent/agent.ts";
-import type { AgentPorts, Client, LeaseInfo } from "../../src/agent/types.ts";
-import { StandaloneCoordinator } from "../../src/standalone/coordinator.ts";
+import type { Agent } from "../../src/agent/agent.ts";
+import type { Client, LeaseInfo } from "../../src/agent/types.ts";
 import { FakeTime } from "../support/fake_time.ts";
+import { plainAgent } from "../support/plain_agent.ts";
 import { until } from "../support/wait.ts";
 
 const TTL_MS = 10_000;
@@ -43,43 +43,7 @@ class Reader implements Client {
 
 /** An agent that holds `one`, watched by `reader`, which has been told so. */
 async function agentWith(time: LateTime, reader: Reader): Promise<Agent> {
-  const nothing = new Proxy({}, { get: () => () => null }) as never;
-  const memory = {
-    previousIncarnations: new Set(),
-    strangers: new Set(),
-    graces: new Map(),
-    problem: null,
-    clientsGone: () => true,
-    lingerUntilMs: () => 0,
-    rememberGrace: () => null,
-    forgetGrace: () => null,
-    forgetStranger: () => null,
-  };
-  const agent = new Agent({
-    node: "n",
-    incarnation: "i",
-    address: null,
-    drainMs: 0,
-    maxWaiters: 1,
-    maxGrants: 1,
-    maxLocks: 1,
-    standalone: "a test",
-  }, {
-    clock: time,
-    timers: time,
-    coordinator: new StandaloneCoordinator({
-      node: "n",
-      incarnation: "i",
-      address: null,
-      epochOnDisk: () => 0,
-    }),
-    locks: nothing,
-    memory: memory as unknown as AgentPorts["memory"],
-    newToken: () => "t",
-    observer: nothing,
-  });
-  agent.setTtl(TTL_MS);
-  agent.setConnected(true);
+  const agent = plainAgent(time, { ttlMs: TTL_MS });
   agent.watching.watch(reader, ["one"], { ok: () => {}, fail: () => {} });
   await until("it is held", () => reader.told.includes("one true"));
   reader.told.length = 0;

@@ -83,7 +83,7 @@ test("feedWatchdog() stops when the renewal loop stalls, and goes on with it (ic
   const fed = () => manager.count(/^WATCHDOG=1$/);
   const held = () => {
     let answer = false;
-    agent.held("one", (yes) => answer = yes);
+    agent.asking.one({ id: 1 }, "one", { ok: (yes) => answer = yes, fail() {} });
     return answer;
   };
   await until("it holds its store", held);

@@ -50,8 +50,11 @@ function askHeld(node: SimNode): void {
   const { world } = node;
   const store = world.random.pick(world.plan.stores);
   node.ask((agent) => {
-    agent.held(store, (held) => {
-      if (held) world.checks.saidHeld(node, store);
+    agent.asking.one({ id: 0 }, store, {
+      ok(held) {
+        if (held) world.checks.saidHeld(node, store);
+      },
+      fail: ({ message }) => world.checks.fail("held", message),
     });
   });
 }
