@@ -293,7 +293,7 @@ export class Agent {
 
   /** The last word on a grant: the setup may have been contradicted while the guard was on its way. */
   #onGranted(slot: Slot, effect: Extract<CallerEffect, { type: "granted" }>): void {
-    if (this.#callers.grant(slot, effect, this.#misconfigured)) return;
-    this.#engine.dispatch(slot, { type: "end", id: effect.id, gone: false });
+    const events = this.#callers.grant(slot, effect, this.#misconfigured) ?? [];
+    for (const event of events) this.#engine.dispatch(slot, event);
   }
 }

@@ -5,6 +5,7 @@
  */
 import type { Refusal } from "../lease/errors.ts";
 import * as refuse from "../lease/refusals.ts";
+import type { StoreEvent } from "../lease/store_events.ts";
 import type { CallerEffect } from "./engine.ts";
 import { type GuardEntry, Requests } from "./requests.ts";
 import type { Slot } from "./slot.ts";
@@ -125,12 +126,14 @@ export class Callers {
 
   /**
    * Gives a grant to its client, unless the setup is contradicted, it cannot be journaled, or its
-   * deadline has come meanwhile. False if it was not given: the core has to end it.
+   * deadline has come meanwhile. Returns null; or, if it was not given, the events that the core has to
+   * be told for that.
    */
-  grant(slot: Slot, effect: Granting, misconfigured: string | null): boolean {
+  grant(slot: Slot, effect: Granting, misconfigured: string | null): StoreEvent[] | null {
+    const end: StoreEvent = { type: "end", id: effect.id, gone: false };
     const entry = this.#requests.guards.get(effect.id);
     const lock = slot.locks?.get(effect.lockId);
-    if (entry === undefined || lock === undefined || !("fd" in lock)) return false;
+    if (entry === undefined || lock === undefined || !("fd" in lock)) return [end];
     const store = slot.store.code;
     const unsafe = misconfigured === null ? this.#ports.memory.secureGrant(effect.id) : null;
     const nowMs = this.#ports.clock.bootMs();
@@ -138,7 +141,7 @@ export class Callers {
     const why = objection(store, { misconfigured, unsafe, remainingMs });
     if (why !== null) {
       this.#refuse(effect.id, why);
-      return false;
+      return unsafe === null ? [end] : [end, { type: "not_journaled", message: unsafe }];
     }
     if (entry.params.passLock) lock.passed = true;
     const token = this.#ports.newToken();
@@ -147,7 +150,7 @@ export class Callers {
     const { epoch, revision, deadlineMs } = effect;
     const { path: lockPath, fd } = lock;
     entry.answer.ok({ token, store, epoch, revision, deadlineMs, remainingMs, lockPath, fd });
-    return true;
+    return null;
   }
 
   /** The guard or grant is over; what its client left running may write until `lingerUntilMs`. */

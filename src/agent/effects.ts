@@ -7,7 +7,7 @@ import type { LeaseEvent } from "../lease/state.ts";
 import type { LockRefusal, StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import type { Outcome, TenureRead } from "../ports/coordinator.ts";
 import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
-import { onDiskOf, probeLock } from "./lock_probe.ts";
+import { type LockFound, onDiskOf, probeLock } from "./lock_probe.ts";
 import type { Slot, SlotLock } from "./slot.ts";
 import type { AgentOptions, AgentPorts } from "./types.ts";
 import { Window } from "./window.ts";
@@ -117,13 +117,16 @@ export class World {
 
   #probe(slot: Slot, fully: boolean): void {
     this.closeSpare();
-    const found = probeLock(this.#ports.locks, slot.store.code, { writes: fully });
+    const { locks, memory } = this.#ports;
+    const found = probeLock(locks, slot.store.code, { writes: fully });
+    // What cannot be journaled cannot be granted, either.
+    const behind = fully ? memory.tryJournal() : null;
     this.#send(slot, {
       type: "lock_probed",
       fully,
       // A lock file that cannot be used is nobody's.
       free: found?.kind !== "busy",
-      failure: found?.kind === "error" || found?.kind === "unknown_store" ? found : null,
+      failure: failureOf(found) ?? (behind === null ? null : { kind: "error", message: behind }),
       onDisk: found?.kind === "locked" ? found.onDisk : null,
     });
   }
@@ -268,6 +271,10 @@ export class World {
   #fence(slot: Slot, lockId: number, fence: Fence): string | null {
     return this.#held(slot, lockId)?.writeFence(fence) ?? null;
   }
+}
+
+function failureOf(found: LockFound | null): LockRefusal | null {
+  return found?.kind === "error" || found?.kind === "unknown_store" ? found : null;
 }
 
 function locksOf(slot: Slot): Map<number, SlotLock> {

@@ -24,7 +24,8 @@ const ADVICE = {
     "coordinator has lost its past, or the lock file is a copy of another store's; compare the lock " +
     "files of the hosts before anything is put right",
   lock_file: (stores: string) =>
-    `the lock file of ${stores} cannot be used, so its lease was let go; a refused guard says why`,
+    `the lock file of ${stores} (or the agent's journal) cannot be used, so the lease was let go; a ` +
+    "refused guard says why",
   stuck: (stores: string) =>
     `the coordinator refuses ${stores} although nobody has renewed there for longer than TTL and ` +
     "grace; compare the replicas of the bucket, and have the one that kept an expired entry made anew",

@@ -78,6 +78,10 @@ export class StateMemory implements HostMemory {
     return this.#state.journal.secure(this.#name(id));
   }
 
+  tryJournal(): string | null {
+    return this.#state.journal.tryWrite();
+  }
+
   endGrant(id: number, lingerUntilMs: number): void {
     this.#state.journal.end(this.#name(id), lingerUntilMs);
   }

@@ -104,6 +104,11 @@ export class GrantJournal {
     return this.#grants.problem;
   }
 
+  /** Tries to write. Null: grants can be journaled; or why not. */
+  tryWrite(): string | null {
+    return this.#grants.tryWrite();
+  }
+
   /** Journals a grant, at the end of this turn of the event loop; see {@linkcode secure}. */
   grant(grant: JournaledGrant): void {
     this.#forgetLeft();

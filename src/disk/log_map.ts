@@ -105,6 +105,12 @@ export class LogMap<V> {
     return this.#queue.length === 0 ? null : this.#append();
   }
 
+  /** Tries to write, whether or not there is something to be written. Returns null, or why it is not. */
+  tryWrite(): string | null {
+    // The end of an entry that there never was. A rewrite would need no room where nothing is left.
+    return this.#append(line(""));
+  }
+
   /** Drops an entry that could not be written, from memory alone. */
   forget(key: string): void {
     this.#entries.delete(key);

@@ -14,6 +14,7 @@ import * as granted from "./granted.ts";
 import { isOpen, isValid } from "./keep.ts";
 import * as queue from "./queue.ts";
 import * as notes from "./notes.ts";
+import * as refuse from "./refusals.ts";
 import type { LeaseContext, LeaseEvent, LeaseState } from "./state.ts";
 import { wakeAtMs } from "./step.ts";
 import type { StoreEffect, StoreEvent } from "./store_events.ts";
@@ -168,6 +169,8 @@ export class Store {
         return queue.arrive(m, event.guard);
       case "end":
         return notes.onEnd(m, event.id, event.gone);
+      case "not_journaled":
+        return unfit.beUnfit(m, "lock_file", refuse.lockUnusable(this.code, event.message));
       case "verify":
         return granted.onVerify(m, event.id, event.grantId);
       case "ask":

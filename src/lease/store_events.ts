@@ -49,6 +49,8 @@ export type StoreEvent =
   | { readonly type: "guard"; readonly guard: GuardRequest }
   /** A guard or grant is over: released by its client, or (`gone`) its connection closed. */
   | { readonly type: "end"; readonly id: number; readonly gone: boolean }
+  /** A grant could not be journaled, and so not be given: no grant of this host can be. */
+  | { readonly type: "not_journaled"; readonly message: string }
   | { readonly type: "verify"; readonly id: number; readonly grantId: number }
   /**
    * Somebody asked whether it is held, and it may be for the first time. `atOnce`: the coordinator is

@@ -37,6 +37,8 @@ export interface HostMemory {
   ): void;
   /** Null: the journal has the grant, so it may be given. Or why it must not be. */
   secureGrant(id: number): string | null;
+  /** Tries to write to the journal. Null: grants can be journaled; or why not. */
+  tryJournal(): string | null;
   /**
    * Journals that a grant ended, or was not given after all; what its client left running may write
    * until `lingerUntilMs`. It may take a moment to be remembered: at worst, a grant that is over is

@@ -2,8 +2,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { copyFileSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { AgentError } from "../../src/client/mod.ts";
 import { NatsServer } from "../support/nats.ts";
-import { RealAgent, refusal, runClient } from "../support/real_agent.ts";
+import { RealAgent, type RealAgentOptions, refusal, runClient } from "../support/real_agent.ts";
+import { noSmallDisk, smallDisk } from "../support/small_disk.ts";
 import { tempDir } from "../support/temp_dir.ts";
 import { until } from "../support/wait.ts";
 
@@ -20,8 +22,8 @@ const TTL = "15s";
 
 function fleet() {
   const flags = ["--bucket", `unfit${++buckets}`, "--ttl", TTL];
-  return (node: string, more: string[] = []) =>
-    RealAgent.start({ node, nats: server.url, flags: [...flags, ...more] });
+  return (node: string, more: string[] = [], options: Partial<RealAgentOptions> = {}) =>
+    RealAgent.start({ node, nats: server.url, flags: [...flags, ...more], ...options });
 }
 
 const NEWER = '{"store":"one","node":"x","epoch":9007199254740000}\n';
@@ -95,3 +97,38 @@ test("a store given at start whose directory is missing is let go, and held once
   await client.call("guard", { store: "one" });
   await until("it is held", async () => (await client.call("held", { store: "one" })).held);
 });
+
+test.skipIf(noSmallDisk !== null)(
+  "a host that cannot journal its grants lets go of the stores that it is asked to write, until it can",
+  async () => {
+    using disk = smallDisk(128 * 1_024);
+    const start = fleet();
+    await using alpha = await start("alpha", [], { state: join(disk.path, "state") });
+    await using beta = await start("beta");
+    for (const agent of [alpha, beta]) agent.makeStore("one");
+    const [here, there] = [await alpha.client(), await beta.client()];
+    disk.fill();
+    // What is left of the journal's last block takes some grants yet.
+    const { kind } = await until("nothing can be journaled", async () => {
+      try {
+        await here.call("release", { token: (await here.call("guard", { store: "one" })).token });
+        return null;
+      } catch (refused) {
+        return refused as AgentError;
+      }
+    });
+    expect(kind).toBe("misconfigured");
+    expect((await here.call("held", { store: "one" })).held).toBe(false);
+    const { token } = await there.call("guard", {
+      store: "one",
+      wait_ms: 60_000,
+      wait_lease: true,
+    });
+    expect((await refusal(here.call("guard", { store: "one" }))).kind).toBe("not_holder");
+    await there.call("release", { token });
+    await there.call("stepdown", { store: "one", for_ms: 600_000 });
+    disk.empty();
+    expect((await here.call("guard", { store: "one" })).node).toBe("alpha");
+    expect((await runClient(alpha, ["--check"])).status).toBe(0);
+  },
+);

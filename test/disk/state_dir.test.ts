@@ -476,11 +476,13 @@ test.skipIf(noSmallDisk !== null)(
     expect(state.journal.secure("g")).toMatch(/^Cannot write .*grants: no space left on device/);
     expect(state.journal.problem).toMatch(/no space left on device/);
     state.journal.end("g");
+    expect(state.journal.tryWrite()).toMatch(/^Cannot write .*grants: no space left on device/);
     expect(state.rememberStranger("a")).toMatch(
       /^Cannot write .*strangers: no space left on device/,
     );
     expect(state.strangers).toEqual(new Set(["a"]));
     disk.empty();
+    expect(state.journal.tryWrite()).toBeNull();
     state.journal.grant(grant);
     expect(state.journal.secure("g")).toBeNull();
     expect(state.rememberStranger("b")).toBeNull();

@@ -53,6 +53,7 @@ function agentOn(timers: Timers): Agent {
       forgetGrace: nothing,
       beginGrant() {},
       secureGrant: nothing,
+      tryJournal: nothing,
       endGrant() {},
     },
     newToken: () => "token",

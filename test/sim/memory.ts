@@ -107,6 +107,10 @@ export class SimMemory implements HostMemory {
     this.#begun.set(`${this.#incarnation} ${id}`, { store, pid, lingerMs });
   }
 
+  tryJournal(): null {
+    return null;
+  }
+
   secureGrant(): null {
     for (const [key, grant] of this.#begun) this.#dir.grants.set(key, grant);
     this.#begun.clear();

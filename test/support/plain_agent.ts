@@ -20,6 +20,7 @@ export function plainAgent(
     rememberGrace: () => null,
     forgetGrace: () => null,
     forgetStranger: () => null,
+    tryJournal: () => null,
   };
   const who = { node: "n", incarnation: "i", address: null };
   const agent = new Agent({
