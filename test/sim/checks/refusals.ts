@@ -2,7 +2,7 @@
  * Checker of refusals: a refusal's kind is the true one.
  * @module
  */
-import type { Refusal } from "../../../src/lease/errors.ts";
+import type { Kind, Refusal } from "../../../src/lease/errors.ts";
 import type { SimClient } from "../client.ts";
 import type { Checks } from "./checks.ts";
 
@@ -18,6 +18,9 @@ const STALE_MS = 10_000;
 /** How much longer than its wait a guard may take: lease, proof, and what a loss adds to them. */
 const ANSWER_MS = 6_000;
 
+/** What guards are refused as because of the disk. */
+const OF_THE_DISK: ReadonlySet<Kind> = new Set(["misconfigured", "unknown_store", "stale_epoch"]);
+
 /** Checks one refusal of a guard. */
 export function checkRefusal(checks: Checks, client: SimClient, refusal: Refusal): void {
   const { node, pid, wish: { store } } = client;
@@ -27,6 +30,12 @@ export function checkRefusal(checks: Checks, client: SimClient, refusal: Refusal
       "kind",
       `${node.label} refuses ${store} to process ${pid} as ${refusal.kind}: ${why}`,
     );
+  }
+  if (OF_THE_DISK.has(refusal.kind)) {
+    const known = node.run?.agent.inspect(store) ?? null;
+    const held = known?.store.held(node.clock.bootMs(), known.context);
+    // Or it would keep hosts out that can write the store.
+    if (held) checks.fail("held", `${node.label} holds ${store}, which it cannot write`);
   }
   const tookMs = checks.nowMs - client.arrivedMs;
   const wasPaused = node.impairedMs >= client.arrivedMs;
