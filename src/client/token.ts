@@ -8,6 +8,21 @@
  */
 import { LostError, NoTokenError } from "./errors.ts";
 
+/** A program that runs under a token, with all that it started. */
+export interface Program {
+  /** The number of its process group; 0 if it never ran. */
+  readonly pid: number;
+  /** Resolves when nobody is left. */
+  readonly gone: Promise<void>;
+  /**
+   * Ends it: in order if there is time, and by force before `msLeft()` is 0. Resolves when nobody is left;
+   * false if somebody does not even end by force.
+   */
+  end(msLeft: () => number): Promise<boolean>;
+  /** Lets processes that it leaves behind live on. */
+  leave(): void;
+}
+
 /** What stands behind a token. */
 export interface Grant {
   /** The store; null for an unguarded one, which goes for any. */
@@ -31,6 +46,8 @@ export interface Grant {
   readonly lockPasser: string | null;
   /** What a guarded program finds in its environment. */
   environment(): Record<string, string>;
+  /** A program was started under the grant, and is not to outlive it. */
+  keep(program: Program): void;
 }
 
 const KEY = Symbol("token");
