@@ -32,12 +32,12 @@ export class ProcessGroup {
     // Fixed: who was asked to end is not asked again, though the lease may be renewed after all.
     const killAtMs = performance.now() + Math.min(killAfterMs, msLeft());
     let killedAtMs: number | null = null;
-    await this.#send("SIGTERM");
+    await this.#send("TERM");
     while (!await this.isEmpty()) {
       const nowMs = performance.now();
       if (killedAtMs === null && (nowMs >= killAtMs || msLeft() <= KILL_BEFORE_MS)) {
         killedAtMs = nowMs;
-        await this.#send("SIGKILL");
+        await this.#send("KILL");
       }
       if (killedAtMs !== null && nowMs >= killedAtMs + KILLED_WITHIN_MS) return false;
       const toKillMs = Math.min(killAtMs - nowMs, msLeft() - KILL_BEFORE_MS);
@@ -49,12 +49,19 @@ export class ProcessGroup {
 
   /** Whether nobody runs any more. */
   async isEmpty(): Promise<boolean> {
-    if (this.#child.pid === undefined) return true;
-    return !await this.#send(0) || hasMembers(this.#child.pid) === false;
+    const { pid } = this.#child;
+    if (pid === undefined || this.#signal(0) === false) return true;
+    const runs = hasMembers(pid) ?? await this.#watchdog?.send("0") ?? !this.#ended;
+    return !runs;
   }
 
-  /** Sends a signal to all; whether there is anybody, one that has ended and was not waited for included. */
-  async #send(signal: "SIGTERM" | "SIGKILL" | 0): Promise<boolean> {
+  async #send(word: "TERM" | "KILL"): Promise<void> {
+    const reached = this.#signal(`SIG${word}`) ?? await this.#watchdog?.send(word) ?? null;
+    if (reached === null) this.#child.kill(`SIG${word}`);
+  }
+
+  /** Sends a signal to all; whether there was anybody. Null where this process is not permitted to. */
+  #signal(signal: "SIGTERM" | "SIGKILL" | 0): boolean | null {
     const { pid } = this.#child;
     if (pid === undefined) return false;
     try {
@@ -66,14 +73,9 @@ export class ProcessGroup {
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code === "ESRCH") return false;
-      if (code === "EPERM") return true;
+      // Another user's; or else Deno, which permits signals only where all programs may be run.
+      return code === "EPERM" ? true : null;
     }
-    // Deno permits it only where all programs may be run.
-    const word = signal === 0 ? "0" : signal === "SIGTERM" ? "TERM" : "KILL";
-    const reached = await this.#watchdog?.send(word);
-    if (reached !== undefined && reached !== null) return reached;
-    if (signal !== 0) this.#child.kill(signal);
-    return !this.#ended;
   }
 
   /** Whether the program itself has ended and was waited for. */
@@ -99,12 +101,13 @@ function exists(pid: number): boolean {
  * group until its parent waits for it, which some never do. Null where it cannot be read.
  */
 function hasMembers(group: number): boolean | null {
+  const runs = (pid: string) => {
+    const [state, , itsGroup] = /^\d+$/.test(pid) ? statOf(pid) : [];
+    return itsGroup === String(group) && state !== "Z" && state !== "X";
+  };
   try {
-    return readdirSync("/proc").some((name) => {
-      if (!/^\d+$/.test(name)) return false;
-      const [state, , itsGroup] = statOf(name);
-      return itsGroup === String(group) && state !== "Z" && state !== "X";
-    });
+    // Twice: one that forks and ends while it is looked for shows neither itself nor its child.
+    return readdirSync("/proc").some(runs) || readdirSync("/proc").some(runs);
   } catch {
     return null;
   }

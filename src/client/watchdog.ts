@@ -13,17 +13,33 @@ const SHELL = "/bin/sh";
  * Is told the group, then what to send to it, each answered by whether it reached anybody. The end of its
  * input without `done` means that whoever started it is gone, by SIGKILL, too: then it kills the group.
  * Nothing but that ends it, not even that nobody reads its answers any more.
+ *
+ * `0` asks whether anybody runs. Who has ended stays in the group until its parent waits for it, which some
+ * never do: told apart by /proc, where there is one.
  */
 const SCRIPT = `
 trap '' HUP INT TERM PIPE
+runs() {
+  kill -0 "-$group" || return 1
+  for stat in /proc/[0-9]*/stat; do
+    read -r line <"$stat" || continue
+    set -- \${line##*\\) }
+    test "$3" = "$group" || continue
+    test "$1" = Z || test "$1" = X || return 0
+  done
+  test ! -r /proc/self/stat
+}
 read -r group || exit
 while read -r word; do
-  test "$word" != done || exit
-  if kill "-$word" "-$group" 2>/dev/null; then echo yes; else echo no; fi
+  case $word in
+    done) exit ;;
+    0) runs ;;
+    *) kill "-$word" "-$group" ;;
+  esac && echo yes || echo no
 done
-kill -KILL "-$group" 2>/dev/null`;
+kill -KILL "-$group"`;
 
-/** A signal as a shell calls it; 0 only looks whether anybody is there. */
+/** A signal as a shell calls it; 0 only looks whether anybody runs. */
 export type Word = "TERM" | "KILL" | "0";
 
 /** The process. */
