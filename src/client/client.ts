@@ -92,6 +92,8 @@ export class Client {
   /**
    * Runs `write` while this node may write to the store, and resolves with its result. What it needs
    * for a writing call is the token, which is refused once `write` has ended.
+   * Programs that {@linkcode ZitCli.write} ran, and what they left behind in their process groups, are ended
+   * before the grant is given back.
    *
    * @throws {NotHolderError} another node holds the store: `holder` says where to send the write.
    * @throws {BusyError} the turn did not come within `waitMs`; GraceError, DrainingError, LimitError

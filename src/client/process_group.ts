@@ -57,7 +57,7 @@ export class ProcessGroup {
 
   async #send(word: "TERM" | "KILL"): Promise<void> {
     const reached = this.#signal(`SIG${word}`) ?? await this.#watchdog?.send(word) ?? null;
-    if (reached === null) this.#child.kill(`SIG${word}`);
+    if (reached === null && !this.#ended) this.#child.kill(`SIG${word}`);
   }
 
   /** Sends a signal to all; whether there was anybody. Null where this process is not permitted to. */

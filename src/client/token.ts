@@ -103,7 +103,7 @@ export class Token {
 
   /**
    * Aborts when the write is to stop: the lease runs out unrenewed (a third of the TTL before its
-   * deadline), it is lost, the agent is gone, the guard has ended, or the signal given to it
+   * deadline, whether or not the agent says so), it is lost, the agent is gone, the guard has ended, or the signal given to it
    * aborted. The reason is an error that says which.
    */
   get signal(): AbortSignal {
@@ -124,8 +124,10 @@ export class Token {
    * The commit-point check, right before a write becomes visible: the coordinator confirms the lease
    * once more. If it throws, do not commit.
    *
-   * @throws {LostError} if the lease went. {@linkcode NoTokenError} if the guard has ended.
-   * {@linkcode UnavailableError} if the coordinator does not confirm, or the agent is gone.
+   * @throws {LostError} if the lease went, or its deadline passed before there was an answer.
+   * {@linkcode NoTokenError} if the guard has ended. {@linkcode UnavailableError} if the coordinator
+   * does not confirm, or the agent is gone. What a signal aborts with meanwhile: the one given here, or
+   * to the guard.
    */
   verify(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     return this.#grant.verify(options);
