@@ -3,6 +3,7 @@
  * @module
  */
 import { isatty } from "node:tty";
+import { visible } from "../sys/visible.ts";
 import { say, writeStderr } from "./output.ts";
 
 /** What is over sooner than this is not worth a word. */
@@ -40,7 +41,7 @@ export function showProgress(
     if (text !== null) {
       // One row: a line that wraps could not be replaced.
       const columns = process.stderr.columns || 80;
-      writeStderr(`${CLEAR}${`agent: ${text}`.slice(0, columns - 1)}`);
+      writeStderr(`${CLEAR}${fitting(`agent: ${visible(text)}`, columns - 1)}`);
       shown = true;
     }
     timer = setTimeout(turn, EVERY_MS);
@@ -50,4 +51,16 @@ export function showProgress(
     clearTimeout(timer);
     if (shown) writeStderr(CLEAR);
   };
+}
+
+/** As much of `text` as `columns` of a terminal show. */
+function fitting(text: string, columns: number): string {
+  let width = 0;
+  let fits = "";
+  for (const character of text) {
+    width += Bun.stringWidth(character);
+    if (width > columns) break;
+    fits += character;
+  }
+  return fits;
 }

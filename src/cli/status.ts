@@ -17,7 +17,7 @@ export function defineStatus(program: Command, context: Context): void {
     const status = await withAgent(options, (agent) => agent.call("status", {}));
     if (options.json) return printJson(status);
     const paint = painter(useColour(context.env, process.stdout.isTTY === true));
-    for (const line of statusLines(status, paint)) print(line);
+    for (const line of statusLines(status, paint)) print(...line);
   });
 }
 

@@ -26,9 +26,9 @@ export function defineWatch(program: Command, context: Context): void {
         const { subscription: _, ...lease } = notification.params;
         if (options.json) return printJson(lease);
         const state = lease.held ? "held" : lease.state;
-        const time = live ? paint("dim", new Date().toTimeString().slice(0, 8)) : null;
-        const words = [time, lease.store, paint(STYLES[state], state), lease.node, lease.address];
-        print(words.filter((each) => each).join(" "));
+        const time = live ? [paint("dim", new Date().toTimeString().slice(0, 8)), " "] : [];
+        const where = [lease.node, lease.address].map((each) => each ? ` ${each}` : "").join("");
+        print(...time, `${lease.store} `, paint(STYLES[state], state), where);
       });
       await agent.call("watch", stores.length === 0 ? {} : { stores });
       await agent.closed;

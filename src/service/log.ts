@@ -7,6 +7,7 @@
  */
 import { fstatSync } from "node:fs";
 import pino from "pino";
+import { visible, visibleJson } from "../sys/visible.ts";
 
 /** How much is logged. */
 export type LogLevel = "debug" | "info" | "warn" | "error";
@@ -33,7 +34,7 @@ export interface LogOptions {
 /** Opens the log. */
 export function openLog({ format, level, fd = 2, journal = false }: LogOptions): Log {
   // Synchronous: what was logged is written when the process dies the next moment.
-  const destination = pino.destination({ fd, sync: true });
+  const destination = new VisibleStream(pino.destination({ fd, sync: true }));
   const stream = journal ? new JournalStream(destination) : destination;
   if (format === "text") return new TextLog(stream, level, !journal);
   const logger = pino({
@@ -57,6 +58,22 @@ export function isJournal(env: Readonly<Record<string, string | undefined>>, fd 
 /** Takes whole lines. */
 interface Lines {
   write(line: string): void;
+}
+
+/**
+ * Names, keys and messages of other hosts are read at a terminal, too. In either format they stand in
+ * quotes if there is anything to hide in them.
+ */
+class VisibleStream implements Lines {
+  readonly #destination: Lines;
+
+  constructor(destination: Lines) {
+    this.#destination = destination;
+  }
+
+  write(line: string): void {
+    this.#destination.write(`${visibleJson(line.slice(0, -1))}\n`);
+  }
 }
 
 const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error"];
@@ -119,7 +136,7 @@ function plainText(value: unknown): string {
 
 function textOf(value: unknown): string {
   const text = plainText(value);
-  return /^[^\s"=]+$/.test(text) ? text : JSON.stringify(text);
+  return /^[^\s"=]+$/.test(text) && visible(text) === text ? text : JSON.stringify(text);
 }
 
 /**

@@ -3,6 +3,7 @@
  * @module
  */
 import { sendDatagram } from "../sys/unix_socket.ts";
+import { visible } from "../sys/visible.ts";
 
 /** How often a message that must arrive is tried again while systemd's socket is full. */
 const RETRY_MS = 50;
@@ -147,5 +148,5 @@ class SystemdNotifier implements Notifier {
 
 /** Each line would be another assignment. */
 function oneLine(text: string): string {
-  return text.replace(/\s+/g, " ");
+  return visible(text.replace(/\s+/g, " "));
 }
