@@ -25,7 +25,7 @@ export function defineGuard(program: Command, context: Context): void {
     .addOption(
       durationOption(
         "--kill-after <DUR>",
-        "time between SIGTERM and SIGKILL when the lease goes (default: a third of its TTL)",
+        "time between SIGTERM and SIGKILL when the lease goes (default: a third of its TTL; at most half)",
       ),
     )
     .option("--unguarded <REASON>", "run with no lease and no agent; why that is right")

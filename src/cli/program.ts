@@ -6,7 +6,7 @@ import { Command, CommanderError } from "commander";
 import { VERSION } from "../version.ts";
 import type { Context } from "./context.ts";
 import { EXIT, Failure } from "./failure.ts";
-import { say, writeStderr, writeStdout } from "./output.ts";
+import { printJson, say, writeStderr, writeStdout } from "./output.ts";
 import { defineCheck } from "./check.ts";
 import { defineCompletions } from "./completions.ts";
 import { defineGuard } from "./guard.ts";
@@ -98,6 +98,11 @@ Environment:
  */
 export async function runProgram(argv: readonly string[], context: Context): Promise<number> {
   const program = createProgram(context);
+  // Commander prints a version as text and ends, whatever else was asked for.
+  if (isVersionAsJson(argv)) {
+    printJson({ version: VERSION });
+    return EXIT.ok;
+  }
   try {
     await program.parseAsync(unknownTopic(checkAsCommand(argv), program), { from: "user" });
     return context.exit;
@@ -120,6 +125,10 @@ function checkAsCommand(argv: readonly string[]): string[] {
     if (argv[i] === "--socket") i++;
   }
   return [...argv];
+}
+
+function isVersionAsJson(argv: readonly string[]): boolean {
+  return argv.length === 2 && argv.includes("--version") && argv.includes("--json");
 }
 
 /** `agent help nope` is as wrong as `agent nope` is, and told in the same way. */

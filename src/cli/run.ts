@@ -21,7 +21,7 @@ export function defineRun(program: Command, context: Context): void {
   command.action(async (options: RawFlags) => {
     const { defaultSocketPath } = await import("../client/mod.ts");
     const { FlagValues } = await import("./flag_values.ts");
-    const { runOptionsOf } = await import("./run_options.ts");
+    const { runOptionsOf } = await import("./parse_run_options.ts");
     const raw = Object.fromEntries(FLAGS.map(({ name }) => [name, options[camel(name)]]));
     // `agent --socket PATH run` means the same as `agent run --socket PATH`.
     const socket = raw.socket ?? program.opts<{ socket?: string }>().socket;

@@ -15,6 +15,16 @@ export function unavailable(store: string, reason: string): Refusal {
   };
 }
 
+/** A write that runs cannot be proven now; its lease may hold all the same. */
+export function cannotVerify(store: string, reason: string): Refusal {
+  return {
+    kind: "unavailable",
+    message: `Cannot verify the write to store ${store}: the coordinator cannot be reached ` +
+      `(${reason}); do not let it take effect before it is verified, so try again`,
+    retryAfterMs: 1_000,
+  };
+}
+
 /** A question that only the coordinator can answer. */
 export function cannotTell(store: string, reason: string): Refusal {
   return {

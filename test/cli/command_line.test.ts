@@ -50,6 +50,14 @@ test("agent --version prints the version alone", async () => {
     .toEqual({ exit: 0, signal: null, stdout: `${manifest.version}\n`, stderr: "" });
 });
 
+test.each([[["--version", "--json"]], [["--json", "--version"]]])(
+  "agent %p prints the version as JSON",
+  async (args) => {
+    const stdout = `${JSON.stringify({ version: manifest.version })}\n`;
+    expect(await runAgent(args)).toEqual({ exit: 0, signal: null, stdout, stderr: "" });
+  },
+);
+
 test.each([[["--help"]], [["-h"]], [["help"]], ...COMMANDS.map((name) => [["help", name]])])(
   "agent %p helps: exit 0, on stdout, with examples or statuses",
   async (args) => {

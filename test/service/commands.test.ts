@@ -322,3 +322,16 @@ test("run --print-config shows each setting and where it came from", async () =>
   // What is wrong is told instead.
   expect(await run(["--ttl", "soon"])).toMatchObject({ exit: 64, stdout: "" });
 });
+
+test("run warns of a setting that is none, in its log and in --print-config, and goes on", async () => {
+  const env = { ZIT_AGENT_STATEDIR: "/x" };
+  const told = "ZIT_AGENT_STATEDIR is set, but there is no such setting, so it does nothing; " +
+    "did you mean ZIT_AGENT_STATE_DIR?";
+  await using agent = await RealAgent.start({ node: "alpha", env });
+  expect(agent.log().filter(({ event }) => event === "settings"))
+    .toMatchObject([{ level: "warn", message: told }]);
+  const args = ["run", "--standalone", "x", "--print-config"];
+  expect(await runAgent(args, { env })).toMatchObject({ exit: 0, stderr: `agent: ${told}\n` });
+  const { stdout, stderr } = await runAgent([...args, "--json"], { env });
+  expect([JSON.parse(stdout).warnings, stderr]).toEqual([[told], ""]);
+});
