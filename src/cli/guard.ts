@@ -14,7 +14,7 @@ interface GuardOptions {
 /** Defines `agent guard`. */
 export function defineGuard(program: Command, context: Context): void {
   program.command("guard")
-    .summary("run a command that writes to a store, while this node may")
+    .summary("run a command that writes to a store")
     .description(DESCRIPTION)
     .usage("STORE [options] -- COMMAND [ARG…]")
     .argument("<store>", "the store's code")
@@ -48,35 +48,43 @@ const DESCRIPTION =
   "store, and the store's lock file is locked. The exit status is COMMAND's own.";
 
 const HELP = `
-COMMAND runs in a process group of its own and keeps stdin, stdout, stderr and the terminal; signals
-go through to it. When its lease goes, its processes get SIGTERM in time and SIGKILL at the deadline,
-and the exit status is 79; so they do if \`agent guard\` itself is killed. Once asked to end, they are
-ended, even if the lease is renewed after all. When COMMAND ends but leaves processes running, these
-keep the lock (the store stays busy on this host), but no lease.
+COMMAND runs in a process group of its own and keeps stdin, stdout, stderr and
+the terminal; signals go through to it. When its lease goes, its processes get
+SIGTERM in time and SIGKILL at the deadline, and the exit status is 79; so they
+do if \`agent guard\` itself is killed. Once asked to end, they are ended, even
+if the lease is renewed after all. When COMMAND ends but leaves processes
+running, these keep the lock (the store stays busy on this host), but no lease.
 
-Not found, and so not ended: with no cgroup v2 that the caller may use, and \`agent guard\` killed as
-well, a process that left its process group, its parents and its environment, and closed the lock (or
-runs under --shared); and what others run for COMMAND (systemd-run, containers, other hosts). Not ended
-without a cgroup: a process of another user, which the caller may not signal; it is named.
+Not found, and so not ended: with no cgroup v2 that the caller may use, and
+\`agent guard\` killed as well, a process that left its process group, its
+parents and its environment, and closed the lock (or runs under --shared); and
+what others run for COMMAND (systemd-run, containers, other hosts). Not ended
+without a cgroup: a process of another user, which the caller may not signal;
+it is named.
 
 COMMAND's environment:
-  ZIT_LEASE_STORE, ZIT_LEASE_NODE   the store, and this node's name
-  ZIT_LEASE_EPOCH                   fencing token: grows each time the store changes hands
-  ZIT_LEASE_TOKEN                   for \`agent verify\`, right before a write becomes visible
-  ZIT_LEASE_LOCK_FD                 the descriptor that holds the lock; leave it open
-  ZIT_LEASE_GUARDS                  marks by which a guard finds its processes
-  ZIT_LEASE_UNGUARDED               why it runs unguarded: with --unguarded, and none of the others;
-                                    under a standalone agent, and all of the others
-  ZIT_AGENT_SOCKET                  the agent's socket
+  ZIT_LEASE_STORE      the store
+  ZIT_LEASE_NODE       this node's name
+  ZIT_LEASE_EPOCH      fencing token: grows each time the store changes hands
+  ZIT_LEASE_TOKEN      for \`agent verify\`, right before a write becomes visible
+  ZIT_LEASE_LOCK_FD    the descriptor that holds the lock; leave it open
+  ZIT_LEASE_GUARDS     marks by which a guard finds its processes
+  ZIT_LEASE_UNGUARDED  why it runs unguarded: with --unguarded, and none of the
+                       others; under a standalone agent, and all of the others
+  ZIT_AGENT_SOCKET     the agent's socket
 
 Examples:
   $ agent guard my-project -- zit add file.txt
-  $ agent guard my-project --wait 30s -- sh -c 'make-changes && agent verify && publish'
+  $ agent guard my-project --wait 30s -- sh -c 'make && agent verify && publish'
   $ agent guard my-project --wait-lease --wait 2m -- nightly-job
 
-Exit statuses, besides COMMAND's own (128+n when signal n ended it; 126 and 127 as shells do):
-  64  used wrongly             69  agent or coordinator not reachable
-  66  no such store directory  75  another node holds it, not your turn, grace, agent stopping
-  76  disk saw a newer epoch   77  not permitted
+Exit statuses, besides COMMAND's own (128+n when signal n ended it; 126 and 127
+as shells do):
+  64  used wrongly
+  66  no such store directory
+  69  agent or coordinator not reachable
+  75  another node holds it, not your turn, grace, agent stopping
+  76  the disk has seen a newer epoch
+  77  not permitted
   78  the agent's setup contradicts the coordinator's
   79  the lease went while COMMAND ran, and it was stopped`;

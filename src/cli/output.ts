@@ -94,6 +94,16 @@ export function counted(count: number, what: string): string {
   return `${count} ${what}${count === 1 ? "" : "s"}`;
 }
 
+/** So many characters of a code tell it from others, and leave room for the rest of a line. */
+const MAX_SHORTENED = 32;
+
+/** A store's code for a line that has more to say: a long one without its middle. */
+export function shortened(code: string): string {
+  if (code.length <= MAX_SHORTENED) return code;
+  const half = MAX_SHORTENED / 2;
+  return `${code.slice(0, half - 1)}…${code.slice(-half)}`;
+}
+
 /** A cell that is wider lets its own row stick out, and not all others. */
 const MAX_COLUMN = 40;
 

@@ -27,4 +27,6 @@ Examples:
   $ agent status --json | jq .counts
 
 Exit statuses:
-  0  answered, healthy or not (see agent --check)   64  used wrongly   69  no agent`;
+  0   answered, healthy or not (see agent --check)
+  64  used wrongly
+  69  no agent`;

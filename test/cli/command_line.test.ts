@@ -24,6 +24,8 @@ test.each([
   [["stepdown"], "Name one store, or say --all"],
   [["stepdown", "s", "--all"], "Name one store, or say --all"],
   [["holder", "a..b"], "is no store code"],
+  [["holder", "a".repeat(200)], `"${"a".repeat(15)}…${"a".repeat(16)}" is no store code`],
+  [["holder", "a".repeat(129)], "; this has 129."],
   [["help", "nope"], "unknown command 'nope'. See `agent --help`"],
   [["help", "hold"], "unknown command 'hold'. Did you mean"],
   [["--socket", "", "status"], 'Cannot reach an agent at "": the path of the socket is empty'],
@@ -65,6 +67,9 @@ test.each([[["--help"]], [["-h"]], [["help"]], ...COMMANDS.map((name) => [["help
     expect(result).toMatchObject({ exit: 0, stderr: "" });
     expect(result.stdout).toMatch(/^Usage: agent/);
     expect(result.stdout).toMatch(/Examples?:|Exit statuses/);
+    // A terminal of 80 columns breaks no line, nor does it need a wider one.
+    const wide = result.stdout.split("\n").filter((line) => Bun.stringWidth(line) > 80);
+    expect(wide).toEqual([]);
   },
 );
 

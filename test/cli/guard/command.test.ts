@@ -207,13 +207,13 @@ test("guard() names the holder and what to do when another node holds the store"
     },
   });
   const told = "agent: Cannot guard store: another node holds it; send the write there, " +
-    "or wait for the lease";
+    "or wait ";
   const who = " (node node-2 at 10.0.0.2:7000 holds it)";
   expect((await agent.guard("true")).stderr).toBe(
-    `${told} with --wait-lease --wait 1m${who}\n`,
+    `${told}for the lease with --wait-lease --wait 1m${who}\n`,
   );
   const waiting = await agent.guard("true", ["--wait-lease", "--wait", "5s"]);
-  expect(waiting.stderr).toBe(`${told}${who}\n`);
+  expect(waiting.stderr).toBe(`${told}longer${who}\n`);
 });
 
 test.each([["busy", "wait longer or try again"], ["grace", "try again"]] as const)(

@@ -124,3 +124,13 @@ test("guard() waiting tells a person at the terminal who is in the way", async (
     ["expect", "done"],
   ]);
 });
+
+test("guard() waiting says why in one row also when the store has a long code", async () => {
+  await using agent = await FakeAgent.start(60_000);
+  await agent.order({ delayMs: 1_500 });
+  const store = `first${"-".repeat(118)}-last`;
+  await type(agent, [AGENT, "guard", store, "--wait", "10s", "--", "echo", "done"], [
+    ["expect", "waiting up to 10s for first-+…-+last: node-2 holds it"],
+    ["expect", "done"],
+  ]);
+});
