@@ -169,8 +169,18 @@ test("guard() exits with 127 for no command and 126 for one that cannot run, ask
     exit: 127,
     stderr: "agent: Cannot run no-such-command: there is no such command\n",
   });
-  expect((await agent.run(["guard", "store", "--", "./plain"])).exit).toBe(126);
-  expect((await agent.run(["guard", "store", "--", "/tmp"])).exit).toBe(126);
+  expect(await agent.run(["guard", "store", "--", ""])).toMatchObject({
+    exit: 127,
+    stderr: 'agent: Cannot run "": there is no such command\n',
+  });
+  expect(await agent.run(["guard", "store", "--", "./plain"])).toMatchObject({
+    exit: 126,
+    stderr: "agent: Cannot run ./plain: it may not be executed (see chmod +x)\n",
+  });
+  expect(await agent.run(["guard", "store", "--", "/tmp"])).toMatchObject({
+    exit: 126,
+    stderr: "agent: Cannot run /tmp: it is a directory\n",
+  });
 });
 
 test("guard() runs a script without #! by the shell, and frees the store when exec fails", async () => {
@@ -181,7 +191,10 @@ test("guard() runs a script without #! by the shell, and frees the store when ex
   chmodSync(agent.path("broken"), 0o755);
   expect(await agent.run(["guard", "store", "--", "./script", "run"]))
     .toMatchObject({ exit: 3, stdout: "run by store\n" });
-  expect((await agent.run(["guard", "store", "--", "./broken"])).exit).toBe(126);
+  expect(await agent.run(["guard", "store", "--", "./broken"])).toMatchObject({
+    exit: 126,
+    stderr: "agent: Cannot run broken: the interpreter that its first line names does not exist\n",
+  });
   expect(tryFlock(openSync(agent.path("store.lock"), "r+"))).toBe(true);
 });
 
