@@ -32,6 +32,7 @@ export function defineGuard(program: Command, context: Context): void {
     .option("--socket <PATH>", "the agent's socket")
     .addHelpText("after", HELP)
     .action(async (store: string, command: string[], options: GuardOptions) => {
+      await checkDashes(command, options);
       const { guard } = await import("./guard/guard.ts");
       context.exit = await guard({
         store,
@@ -41,6 +42,21 @@ export function defineGuard(program: Command, context: Context): void {
         env: context.env,
       });
     });
+}
+
+/**
+ * What stands behind `--` is the command, all of it and nothing else: a word too many before it, or an
+ * option that took `--` for its value, must not change what is run, or how.
+ */
+async function checkDashes(command: readonly string[], options: GuardOptions): Promise<void> {
+  const dashes = process.argv.indexOf("--");
+  const { usage } = await import("./failure.ts");
+  if (options.unguarded === "--") throw usage("--unguarded needs a reason before `--`.");
+  if (dashes >= 0 && process.argv.length - dashes - 1 !== command.length) {
+    throw usage(
+      `Put one store before \`--\`, and the command behind it: "${command[0]}" is neither.`,
+    );
+  }
 }
 
 const DESCRIPTION =

@@ -160,7 +160,12 @@ function explain(error: CommanderError, program: Command, argv: readonly string[
 }
 
 function guardHint(error: CommanderError, argv: readonly string[]): string | null {
-  const forgotten = argv[0] === "guard" && !argv.includes("--") &&
-    error.code === "commander.unknownOption";
-  return forgotten ? "Put `--` before the command to run." : null;
+  if (argv[0] !== "guard") return null;
+  const dashes = argv.includes("--");
+  if (error.code === "commander.unknownOption" && !dashes) {
+    return "Put `--` before the command to run.";
+  }
+  return error.code === "commander.missingArgument" && dashes
+    ? "Put the store before `--`, and the command behind it."
+    : null;
 }
