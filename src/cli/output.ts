@@ -6,7 +6,9 @@
  * @module
  */
 import { writeSync } from "node:fs";
+import { reasonOf } from "../sys/errno.ts";
 import { visible, visibleJson } from "../sys/visible.ts";
+import { EXIT, Failure } from "./failure.ts";
 
 const STDOUT = 1;
 const STDERR = 2;
@@ -23,6 +25,13 @@ export class Styled {
 
 /** A part of a line. */
 export type Piece = string | Styled;
+
+let read = true;
+
+/** Whether somebody may still read stdout: no write has shown otherwise. */
+export function isRead(): boolean {
+  return read;
+}
 
 /** Writes a line to stdout, made of `pieces`. */
 export function print(...pieces: readonly Piece[]): void {
@@ -52,7 +61,10 @@ export function writeStdout(text: string): void {
 
 /**
  * Written synchronously, so that nothing is lost when the process exits right after. A reader that
- * went away (`| head`) is no fault of ours: the rest is dropped.
+ * went away (`| head`) is no fault of ours, nor is one that never was (`>&-`): the rest is dropped.
+ *
+ * @throws {Failure} where a result cannot be written for another reason, such as a full disk: half of
+ * one must not pass for it.
  */
 function writeAll(fd: number, text: string): void {
   let rest = Buffer.from(text);
@@ -66,6 +78,11 @@ function writeAll(fd: number, text: string): void {
         Bun.sleepSync(1);
         continue;
       }
+      if (fd !== STDOUT) return;
+      if (code !== "EPIPE" && code !== "EBADF") {
+        throw new Failure(`Cannot write the result: ${reasonOf(error)}`, EXIT.output);
+      }
+      read = false;
       return;
     }
   }

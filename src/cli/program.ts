@@ -87,6 +87,7 @@ Exit statuses (of guard: the command's own, unless refused):
   69  agent or coordinator not reachable
   70  fault in the agent
   73  socket or state directory unusable
+  74  the result cannot be written
   75  not now: another node or writer, grace, stopping, or too busy
   76  the disk has seen a newer epoch
   77  not permitted, or no such grant

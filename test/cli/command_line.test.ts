@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import manifest from "../../package.json" with { type: "json" };
 import { checkLine } from "../../src/cli/check.ts";
 import { createProgram } from "../../src/cli/program.ts";
-import { FakeAgent, runAgent } from "../support/agent_under_test.ts";
+import { AGENT, FakeAgent, finish, runAgent } from "../support/agent_under_test.ts";
 import { RealAgent, runClient } from "../support/real_agent.ts";
 
 const NO_AGENT = "/nonexistent/agent.sock";
@@ -215,7 +215,6 @@ test("agent guard takes --socket before and behind its name", async () => {
 });
 
 test("a reader that went away is no error", async () => {
-  const { AGENT } = await import("../support/agent_under_test.ts");
   const child = Bun.spawn({
     cmd: ["bash", "-c", `set -o pipefail; "$0" run --help | head -n 1 > /dev/null`, AGENT],
     env: { PATH: process.env.PATH! },
@@ -223,6 +222,43 @@ test("a reader that went away is no error", async () => {
   });
   expect(await new Response(child.stderr).text()).toBe("");
   expect(await child.exited).toBe(0);
+});
+
+test("a result that cannot be written whole is an error: 74", async () => {
+  await using agent = await RealAgent.start({ node: "alone" });
+  await runClient(agent, ["held", "one"]);
+  const commands = [["leases"], ["leases", "--json"], ["--check"], ["watch"], ["status"]];
+  for (const args of [...commands, ["--help"], ["completions", "bash"]]) {
+    const child = Bun.spawn({
+      cmd: ["sh", "-c", '"$0" "$@" >/dev/full', AGENT, ...args],
+      env: { PATH: process.env.PATH!, ZIT_AGENT_SOCKET: agent.socket },
+      stdout: "ignore",
+      stderr: "pipe",
+    });
+    const stderr = await new Response(child.stderr).text();
+    expect([args, await child.exited, stderr]).toEqual([
+      args,
+      74,
+      "agent: Cannot write the result: no space left on device (ENOSPC)\n",
+    ]);
+  }
+});
+
+test("agent watch ends when nobody reads it any more", async () => {
+  await using agent = await RealAgent.start({ node: "alone" });
+  const child = Bun.spawn({
+    cmd: ["bash", "-c", 'set -o pipefail; "$0" watch one | head -n 1', AGENT],
+    env: { PATH: process.env.PATH!, ZIT_AGENT_SOCKET: agent.socket },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const ended = finish(child);
+  // Changes, one of which meets the closed pipe.
+  while (child.exitCode === null) {
+    await runClient(agent, ["held", "one"]);
+    await runClient(agent, ["stepdown", "one", "--for", "1ms"]);
+  }
+  expect(await ended).toMatchObject({ exit: 0, stderr: "" });
 });
 
 test("checkLine() stays one line", () => {
