@@ -8,6 +8,8 @@
 import { fstatSync } from "node:fs";
 import pino from "pino";
 import { visible, visibleJson } from "../sys/visible.ts";
+import { LogFile } from "./log_file.ts";
+import type { Lines } from "./log_file.ts";
 
 /** How much is logged. */
 export type LogLevel = "debug" | "info" | "warn" | "error";
@@ -32,11 +34,23 @@ export interface LogOptions {
 }
 
 /** Opens the log. */
-export function openLog({ format, level, fd = 2, journal = false }: LogOptions): Log {
-  // Synchronous: what was logged is written when the process dies the next moment.
-  const destination = new VisibleStream(pino.destination({ fd, sync: true }));
-  const stream = journal ? new JournalStream(destination) : destination;
-  if (format === "text") return new TextLog(stream, level, !journal);
+export function openLog(options: LogOptions): Log {
+  const file = new LogFile(options.fd ?? 2);
+  const destination = new VisibleStream(file);
+  const stream = options.journal ? new JournalStream(destination) : destination;
+  const log = options.format === "text"
+    ? new TextLog(stream, options.level, !options.journal)
+    : jsonLog(stream, options);
+  return {
+    event: (level, event, fields) => {
+      log.event(level, event, fields);
+      const lines = file.takeLost();
+      if (lines > 0) log.event("warn", "log_lost", { lines });
+    },
+  };
+}
+
+function jsonLog(stream: Lines, { level, journal = false }: LogOptions): Log {
   const logger = pino({
     level,
     base: null,
@@ -53,11 +67,6 @@ export function isJournal(env: Readonly<Record<string, string | undefined>>, fd 
   if (env.JOURNAL_STREAM === undefined) return false;
   const { dev, ino } = fstatSync(fd);
   return env.JOURNAL_STREAM === `${dev}:${ino}`;
-}
-
-/** Takes whole lines. */
-interface Lines {
-  write(line: string): void;
 }
 
 /**
