@@ -10,7 +10,7 @@ import type { Newcomers } from "./newcomers.ts";
 import { forEach, type Slices } from "./slices.ts";
 import { MAX_WATCHES, type Watches } from "./watches.ts";
 
-/** How soon to look again whether everything due was told. */
+/** How soon to look again whether everything due was told, and may be counted on. */
 const LOOK_AGAIN_MS = 1;
 
 /** What watches are made of. */
@@ -69,11 +69,14 @@ export class Watching {
     return this.#watches.remove(client, subscription);
   }
 
-  /** Calls `done` once the client's watches were told every change that was due. */
+  /**
+   * Calls `done` once the client's watches were told every change that was due, and every hold lasts for
+   * as long as the client counts on it by this answer.
+   */
   whenTold(client: Client, done: () => void): void {
     const again = () => this.whenTold(client, done);
     if (client.congested) return client.onDrain(again);
-    const told = this.#engine.isTimely && !this.#watches.isBehind(client);
+    const told = this.#engine.mayVouch && !this.#watches.isBehind(client);
     return told ? done() : void this.#timers.after(LOOK_AGAIN_MS, again);
   }
 }

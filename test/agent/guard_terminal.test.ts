@@ -57,7 +57,8 @@ test("a job that is stopped by key for longer than the TTL keeps the store, and 
     ["expect", "status 0"],
     ["send", "exit\n"],
   ]);
-  expect(screen).not.toContain("lease");
+  // The program's own path may have the word in it.
+  expect(screen.replaceAll(AGENT, "agent")).not.toContain("lease");
   expect(await isFree(alpha)).toBe(true);
 });
 
