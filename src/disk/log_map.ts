@@ -11,6 +11,9 @@ import { AppendLog, type OpenedLog } from "./append_log.ts";
 /** Rewriting starts here: some ten thousand lines, replayed in a few hundredths of a second. */
 const REWRITE_BYTES = 1024 * 1024;
 
+/** Nobody's key, as long as entries are: where there is room for it, there is room for those. */
+const TRIAL_KEY = " ".repeat(256);
+
 /** How much is appended before a rewrite that failed is tried again. */
 const RETRY_BYTES = 64 * 1024;
 
@@ -108,7 +111,7 @@ export class LogMap<V> {
   /** Tries to write, whether or not there is something to be written. Returns null, or why it is not. */
   tryWrite(): string | null {
     // The end of an entry that there never was. A rewrite would need no room where nothing is left.
-    return this.#append(line(""));
+    return this.#append(line(TRIAL_KEY));
   }
 
   /** Drops an entry that could not be written, from memory alone. */
