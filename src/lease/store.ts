@@ -237,7 +237,7 @@ export class Store {
     if (wanted || lease.releaseReason !== null) return;
     if (store.traffic !== null && store.traffic.passing.size > 0) return;
     if (context.rules.drainFirst && (this.#mayStillWrite(nowMs) || granted.awaitLock(m))) return;
-    m.stepLease({ type: "release", reason: store.blocked?.reason ?? unfit.releaseReason(store) });
+    m.stepLease({ type: "release", reason: unfit.releaseReason(store) });
   }
 
   /** Tries to acquire when nobody waits for it: when there is room, or later. */

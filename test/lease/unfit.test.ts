@@ -134,6 +134,19 @@ test("handle() asks for a stale store's lease again a moment later, and holds it
   }
 });
 
+test("handle() does not close the record of a stale tenure, even if it is stepped down from then", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const id = h.grant(51, { shared: true });
+  h.onDisk = 900;
+  // Another tenure's lock: the shared one is joined, an exclusive guard waits for its turn.
+  h.store.handle({ type: "lock_checked", lockId: 1, current: false }, h.nowMs, h.context);
+  h.guard({ shared: true });
+  h.handle({ type: "drain", reason: "stepdown", forMs: 60_000 });
+  h.end(id);
+  expect(h.requests.map(({ type }) => type)).toEqual(["delete_entry"]);
+});
+
 test("handle() forgets what nobody asks for any more, mended or not", () => {
   const h = unfit(MISSING);
   expect(h.store.forgettable(h.nowMs, h.context)).toBe(false);
