@@ -46,7 +46,7 @@ function parse(args: readonly string[]): { commandLength: number; report: number
   const dashes = args.indexOf("--");
   const [flag, number, ...more] = args.slice(0, Math.max(0, dashes));
   const report = flag === undefined ? null : Number(number);
-  const right = flag === undefined || (flag === "--report" && Number.isInteger(report));
+  const right = flag === undefined || (flag === "--report" && /^\d+$/.test(number ?? ""));
   const commandLength = args.length - dashes - 1;
   if (dashes < 0 || commandLength === 0 || !right || more.length > 0) {
     throw usage("Give `agent exec-locked [--report N] -- COMMAND [ARG…]`.");
