@@ -211,6 +211,8 @@ describe("ZitCli", () => {
     expect(pids().every(isAlive)).toBe(true);
     child.kill("SIGKILL");
     await until("all are gone", () => !pids().some(isAlive));
+    // The agent hears of the end by itself: whoever is next waits for that.
+    await agent.guard("two", { waitMs: 20_000 }, () => {});
   });
 
   test("write() says so when there is no such executable", async () => {
