@@ -40,6 +40,8 @@ export interface Ask {
   readonly via: "socket" | "guard";
   readonly waitMs: number;
   readonly waitLease: boolean;
+  /** The lines that a command writes which ends with status 0; absent where it is not settled. */
+  readonly writes?: number;
 }
 
 /**
@@ -123,6 +125,13 @@ export interface Written {
   readonly doneMs?: number;
 }
 
+/** Its writer says that it has written this line; in a history only where the log lacks it. */
+export interface Wrote {
+  readonly kind: "wrote";
+  readonly id: string;
+  readonly seq: number;
+}
+
 /** A fault begins; it ends with `healed` of the same id, or at once. */
 export interface Fault {
   readonly kind: "fault";
@@ -179,6 +188,7 @@ export type Event =
     | Exit
     | Gone
     | Written
+    | Wrote
     | Fault
     | Healed
     | Calm
@@ -202,7 +212,7 @@ export class HistoryFile {
   }
 
   /** Notes what happens now, or happened at `t`. */
-  note(happening: Note, t = bootTimeMs()): number {
+  note(happening: Happening, t = bootTimeMs()): number {
     writeSync(this.#fd, JSON.stringify({ t: round(t), ...happening }) + "\n");
     return t;
   }
@@ -232,16 +242,6 @@ export function parseHistory(text: string): Event[] {
   return events;
 }
 
-/** A write has ended: noted by writers that can, and put into its line of the log. */
-interface Wrote {
-  readonly kind: "wrote";
-  readonly id: string;
-  readonly seq: number;
-}
-
-/** What may be noted while a run goes on. */
-export type Note = Happening | Wrote;
-
 /**
  * Puts the files of a run together: the histories of its processes (`*.jsonl` in `dir`), and the logs
  * of its stores, whose order is the order of the writes. Sorted by time; the order of a log wins.
@@ -254,17 +254,19 @@ export function collect(
   for (const name of readdirSync(dir).filter((name) => name.endsWith(".jsonl"))) {
     events.push(...parseHistory(readFileSync(join(dir, name), "utf8")));
   }
-  const done = new Map<string, number>();
-  for (const event of events as (Event | { t: number } & Wrote)[]) {
-    if (event.kind === "wrote") done.set(`${event.id} ${event.seq}`, event.t);
+  const done = new Map<string, EventOf<"wrote">>();
+  for (const event of events) {
+    if (event.kind === "wrote") done.set(`${event.id} ${event.seq}`, event);
   }
   for (const [store, path] of logs) {
     readLog(path).forEach((line, index) => {
-      const doneMs = done.get(`${line.id} ${line.seq}`);
-      events.push({ ...line, doneMs, kind: "written", store, index });
+      const key = `${line.id} ${line.seq}`;
+      events.push({ ...line, doneMs: done.get(key)?.t, kind: "written", store, index });
+      done.delete(key);
     });
   }
-  return events.filter(({ kind }) => (kind as string) !== "wrote")
+  const lacking = new Set<Event>(done.values());
+  return events.filter((event) => event.kind !== "wrote" || lacking.has(event))
     .sort((a, b) => a.t - b.t);
 }
 
