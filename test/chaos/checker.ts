@@ -11,6 +11,7 @@ import { Exemptions } from "./exemptions.ts";
 import { checkGraces } from "./graces.ts";
 import type { Event } from "./history.ts";
 import { findOverlaps } from "./overlaps.ts";
+import { HistoryError } from "./reading.ts";
 import { checkRefusals } from "./refusals.ts";
 import { type Attempt, attemptsOf } from "./sections.ts";
 import { checkWrites } from "./writes.ts";
@@ -49,10 +50,14 @@ export interface Verdict {
   readonly recoveriesMs: readonly number[];
 }
 
-/** Judges a history, sorted by time. */
+/**
+ * Judges a history, sorted by time.
+ *
+ * @throws {HistoryError} if it does not say what the run promised.
+ */
 export function check(events: readonly Event[]): Verdict {
   const setup = events.find((event) => event.kind === "setup");
-  if (setup === undefined) throw new Error("The history has no setup line");
+  if (setup === undefined) throw new HistoryError("there is no setup line in it");
   const attempts = [...attemptsOf(events).values()];
   const recoveriesMs: number[] = [];
   const exemptions = new Exemptions(events, setup);

@@ -7,8 +7,7 @@
  * to their wall clocks.
  * @module
  */
-import { closeSync, openSync, readdirSync, readFileSync, writeSync } from "node:fs";
-import { join } from "node:path";
+import { closeSync, openSync, writeSync } from "node:fs";
 import { bootTimeMs } from "../../src/sys/boot_time.ts";
 
 /** What the run promised; the first line of a history. */
@@ -225,59 +224,4 @@ export class HistoryFile {
 /** To microseconds: enough to order what happened, and lines stay readable. */
 function round(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
-}
-
-/** Reads a history; a last line that its killed writer did not finish is left out. */
-export function parseHistory(text: string): Event[] {
-  const lines = text.split("\n");
-  const last = lines.pop();
-  const events = lines.filter((line) => line !== "").map((line, index) => {
-    try {
-      return JSON.parse(line) as Event;
-    } catch {
-      throw new Error(`Cannot read line ${index + 1} of the history: ${line.slice(0, 200)}`);
-    }
-  });
-  if (last !== "" && last !== undefined) return parseHistory(lines.join("\n") + "\n");
-  return events;
-}
-
-/**
- * Puts the files of a run together: the histories of its processes (`*.jsonl` in `dir`), and the logs
- * of its stores, whose order is the order of the writes. Sorted by time; the order of a log wins.
- */
-export function collect(
-  dir: string,
-  logs: ReadonlyMap<string, string>,
-): Event[] {
-  const events: Event[] = [];
-  for (const name of readdirSync(dir).filter((name) => name.endsWith(".jsonl"))) {
-    events.push(...parseHistory(readFileSync(join(dir, name), "utf8")));
-  }
-  const done = new Map<string, EventOf<"wrote">>();
-  for (const event of events) {
-    if (event.kind === "wrote") done.set(`${event.id} ${event.seq}`, event);
-  }
-  for (const [store, path] of logs) {
-    readLog(path).forEach((line, index) => {
-      const key = `${line.id} ${line.seq}`;
-      events.push({ ...line, doneMs: done.get(key)?.t, kind: "written", store, index });
-      done.delete(key);
-    });
-  }
-  const lacking = new Set<Event>(done.values());
-  return events.filter((event) => event.kind !== "wrote" || lacking.has(event))
-    .sort((a, b) => a.t - b.t);
-}
-
-type LogLine = Omit<EventOf<"written">, "kind" | "store" | "index">;
-
-function readLog(path: string): LogLine[] {
-  let text: string;
-  try {
-    text = readFileSync(path, "utf8");
-  } catch {
-    return []; // Nobody wrote to it yet.
-  }
-  return text.split("\n").filter((line) => line !== "").map((line) => JSON.parse(line));
 }
