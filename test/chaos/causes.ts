@@ -75,6 +75,11 @@ export class Causes {
       .some(({ name }) => effectsOf(name).includes(effect));
   }
 
+  /** Whether a lease on a store may have been lost on any node, so that somebody was displaced. */
+  displaced(store: string, fromMs: number, toMs: number): boolean {
+    return this.#nodes.some((node) => this.explain("lost", { node, store }, fromMs, toMs));
+  }
+
   /** Faults that touch a node and a store, and were there, or healed just before, in a time span. */
   around(
     { node, store }: { readonly node: string; readonly store: string },

@@ -299,6 +299,31 @@ export const HIDDEN_LIES: readonly Lie[] = [
       ),
   ],
   [
+    "grace is said when nobody was displaced",
+    "refusal",
+    /grace on b, and nobody was displaced/,
+    () =>
+      plus(
+        goodHistory(),
+        ask(50_000, "b/1#9", "b"),
+        {
+          t: 50_010,
+          kind: "refused",
+          id: "b/1#9",
+          node: "b",
+          store: "s",
+          why: "grace",
+          retryAfterMs: 2_000,
+        },
+      ),
+  ],
+  [
+    "agent guard is refused on the node that holds the store, with nobody in front",
+    "refusal",
+    /exit 75 on b, and nobody else was there/,
+    () => plus(goodHistory(), ...refused(50_000, "b/2#9", "b", { why: "exit 75" })),
+  ],
+  [
     "stale_epoch is said by a node that had no lease",
     "refusal",
     /stale_epoch on b, and nobody else had a newer epoch/,
@@ -370,6 +395,27 @@ export const TRUTHS: readonly [truth: string, history: () => Event[]][] = [
         { t: 44_490, kind: "refused", id: "b/1#9", node: "b", store: "s", why: "busy" },
         { t: 44_600, kind: "release", id: "b/1#8" },
       ),
+  ],
+  [
+    "a grace is owed to an older program, which leaves no record",
+    () =>
+      plus(
+        withOlder(40_000),
+        ask(42_000, "b/1#9", "b"),
+        {
+          t: 42_010,
+          kind: "refused",
+          id: "b/1#9",
+          node: "b",
+          store: "s",
+          why: "grace",
+          retryAfterMs: 2_000,
+        },
+      ),
+  ],
+  [
+    "agent guard is refused where another node holds the store",
+    () => plus(goodHistory(), ...refused(50_000, "a/2#9", "a", { why: "exit 75" })),
   ],
   [
     "a lease is lost when its entry was deleted",

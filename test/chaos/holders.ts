@@ -9,6 +9,9 @@ import type { Attempt } from "./sections.ts";
 /** How long a node may name a holder that has been displaced: until it knows that it is cut off. */
 const STALE_HOLDER_MS = 8_000;
 
+/** Tenure records are noted so much later than they are written, by a follower on a busy machine. */
+export const FOLLOWER_LATE_MS = 2_000;
+
 /** Faults after which an entry names a node that did not write it. */
 const FORGERIES = ["overwrite entry", "replace entry"];
 
@@ -63,6 +66,24 @@ export function wrongHolder(
     ? null
     : `not_holder names ${holder.node} with epoch ${epoch}, though ${newer.node} had epoch ` +
       `${newer.epoch} ${(t - newer.t).toFixed(0)} ms before`;
+}
+
+/** Whether another node had a tenure on the store in a time span, or shortly before. */
+export function heldElsewhere(
+  { node, store }: { readonly node: string; readonly store: string },
+  [fromMs, toMs]: readonly [number, number],
+  { tenures }: Holders,
+): boolean {
+  const ofStore = tenures.filter((tenure) => tenure.store === store);
+  return ofStore.some((tenure) => {
+    if (tenure.node === node || tenure.closed || tenure.t > toMs + FOLLOWER_LATE_MS) return false;
+    // It ends when it is closed, or when somebody else's begins.
+    const end = ofStore.find((other) =>
+      other.t > tenure.t &&
+      (other.closed ? other.epoch === tenure.epoch : other.epoch > tenure.epoch)
+    );
+    return (end?.t ?? Infinity) >= fromMs - STALE_HOLDER_MS;
+  });
 }
 
 /** When a node's grants on a store ended. */

@@ -6,14 +6,11 @@ import { wasBusy } from "./busy.ts";
 import { Causes } from "./causes.ts";
 import type { Violation } from "./checker.ts";
 import type { Event, EventOf } from "./history.ts";
-import { type Holders, wrongHolder } from "./holders.ts";
+import { FOLLOWER_LATE_MS, heldElsewhere, type Holders, wrongHolder } from "./holders.ts";
 import type { Attempt } from "./sections.ts";
 
 /** A timer may be early by the resolution of clocks and rounding. */
 const EARLY_MS = 20;
-
-/** Tenure records are noted so much later than they are written, by a follower on a busy machine. */
-const FOLLOWER_LATE_MS = 2_000;
 
 /** Faults after which an agent finds grants of its earlier life. */
 const RESTARTS = [
@@ -78,8 +75,13 @@ function wrongRefusal(
       return unless(wasBusy(attempt, refused, evidence), "and nobody else was there");
     case "stale_epoch":
       return unless(wasStale(refused, evidence), "and nobody else had a newer epoch");
-    case "exit 75":
-      return null; // One of several kinds, each checked where a client of the socket is told it.
+    case "exit 75": // One of busy, draining, grace, and not_holder.
+      return unless(
+        wasBusy(attempt, refused, evidence) || explains("draining") ||
+          mayOweGrace(refused, fromMs, evidence) ||
+          heldElsewhere(refused, [fromMs, t], evidence),
+        "and nobody else was there",
+      );
     default:
       return `refused with ${why}, which nothing in this run should cause: ${
         refused.message ?? ""
@@ -87,14 +89,37 @@ function wrongRefusal(
   }
 }
 
-/** A grace has a bound, and nothing is granted before it is over. */
+/**
+ * Whether somebody may have been displaced: a lease was lost somewhere, or an older program had the
+ * store, which leaves no record that it let go.
+ */
+function mayOweGrace(
+  { store, t }: EventOf<"refused">,
+  askedMs: number,
+  { setup, tenures, causes }: Holders,
+): boolean {
+  // Its entry may have to age out first; then comes the grace.
+  const sinceMs = askedMs - 2 * setup.ttlMs - setup.graceMs;
+  return causes.displaced(store, askedMs, t) ||
+    tenures.some((tenure) =>
+      tenure.store === store && setup.older?.includes(tenure.node) && tenure.t >= sinceMs &&
+      tenure.t <= t
+    );
+}
+
+/** A grace is owed to somebody, has a bound, and nothing is granted before it is over. */
 function wrongGrace(
   askedMs: number,
-  { retryAfterMs, node, store, t }: EventOf<"refused">,
-  { setup, attempts, causes }: Holders,
+  refused: EventOf<"refused">,
+  evidence: Holders,
 ): string | null {
+  const { retryAfterMs, node, store, t } = refused;
+  const { setup, attempts, causes } = evidence;
   if (!(retryAfterMs! > 0 && retryAfterMs! <= setup.graceMs)) {
     return `grace on ${node} with ${retryAfterMs} ms to wait, of at most ${setup.graceMs}`;
+  }
+  if (!mayOweGrace(refused, askedMs, evidence)) {
+    return `grace on ${node}, and nobody was displaced`;
   }
   // An agent that was restarted waits for what it had granted before, which may end sooner.
   const restarted = causes.around({ node, store }, askedMs, t)
