@@ -103,12 +103,14 @@ export class Names {
         return [value.left, value.right].some((each) => this.mayBeAny(each as Node));
       case "SpreadElement":
         return this.mayBeAny(value.argument as Node);
+      case "TSNonNullExpression":
+        return this.mayBeAny(value.expression as Node);
       // A cast to a token is found for itself.
       case "TSAsExpression":
       case "TSTypeAssertion":
         return !this.makesToken(value.typeAnnotation);
       default:
-        return ["MemberExpression", "AwaitExpression", "TSNonNullExpression"].includes(value.type);
+        return ["MemberExpression", "AwaitExpression"].includes(value.type);
     }
   }
 

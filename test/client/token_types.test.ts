@@ -120,6 +120,7 @@ describe("the linter", () => {
   test.each([
     `export const a: Token = unguarded("why"), b: Token = a;`,
     `export function f({ token }: { token: Token }, held = token) { const mine: Token = held; }`,
+    `let kept: Token | undefined; export const same: Token = kept!;`,
     `let current: Token | null = null; agent.guard("s", {}, (token) => { current = token; });`,
     `const all: Token[] = [], byName = new Map<string, Token>(); all.push(...byName.values());`,
     `const push: (token: Token) => void = pushers.get("s"); push as (token: Token) => void;`,

@@ -196,7 +196,8 @@ describe("the forge", () => {
       expectOnce(shared, "project", made);
 
       // The same once more, and now its client never asks anybody else.
-      await beta.agent.client().then((agent) => agent.call("stepdown", { store: "project" }));
+      const steps = await beta.agent.client();
+      await steps.call("stepdown", { store: "project", for_ms: 2 * TTL_MS });
       made.push(await write([alpha.url], "project", "fourth"));
       await using lost = bun(LATE_WRITER, [
         ...[alpha.agent.socket, "project", log, "lost", "text of lost"],
@@ -225,8 +226,10 @@ describe("the forge", () => {
       body: string | Uint8Array<ArrayBuffer>,
       store = "project",
     ) => {
-      const answer = await fetch(`${beta.url}/${store}${query}`, { method: "POST", body });
-      return { status: answer.status, text: await answer.text() };
+      while (true) {
+        const answer = await fetch(`${beta.url}/${store}${query}`, { method: "POST", body });
+        if (answer.status !== 503) return { status: answer.status, text: await answer.text() };
+      }
     };
     // Passed on by the one, written by the other: neither touches a byte.
     const bodies = [
