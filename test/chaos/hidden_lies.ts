@@ -299,6 +299,17 @@ export const HIDDEN_LIES: readonly Lie[] = [
       ),
   ],
   [
+    "a holder is named that let go, and nobody came after it",
+    "refusal",
+    /names b with epoch 20, which it had given up 9100 ms before/,
+    () =>
+      plus(
+        goodHistory(),
+        tenure(41_000, ["b", 20], true),
+        ...refused(50_000, "a/1#9", "a", { why: "not_holder", holder: { node: "b", epoch: 20 } }),
+      ),
+  ],
+  [
     "grace is said when nobody was displaced",
     "refusal",
     /grace on b, and nobody was displaced/,

@@ -61,6 +61,14 @@ export function wrongHolder(
   if (!theirs.some((tenure) => tenure.epoch === epoch)) {
     return `not_holder names ${holder.node} with epoch ${epoch}, which nobody ever had`;
   }
+  const closed = theirs.find((tenure) =>
+    tenure.kind === "tenure" && tenure.closed && tenure.epoch === epoch
+  );
+  // Its entry goes next, unless something is wrong.
+  if (closed && closed.t < askedMs - STALE_HOLDER_MS && !causes.displaced(store, askedMs, t)) {
+    return `not_holder names ${holder.node} with epoch ${epoch}, which it had given up ` +
+      `${(t - closed.t).toFixed(0)} ms before`;
+  }
   const newer = grants.find((grant) => grant.epoch > epoch && grant.t < t - STALE_HOLDER_MS);
   return newer === undefined
     ? null
