@@ -17,7 +17,7 @@ export function checkGraces(
   exemptions: Exemptions,
 ): Violation[] {
   const { graceMs, ttlMs } = events.find((event) => event.kind === "setup")!;
-  const closings = new Closings(events);
+  const closings = new Closings(events, exemptions);
   const violations: Violation[] = [];
   const granted = attempts.filter((attempt): attempt is Granted => attempt.grant !== null)
     .sort((a, b) => a.grant.t - b.grant.t);
@@ -57,9 +57,12 @@ class Closings {
   readonly #begun = new Map<string, number>();
   readonly #closed = new Map<string, number>();
 
-  constructor(events: readonly Event[]) {
+  constructor(events: readonly Event[], exemptions: Exemptions) {
     for (const event of events) {
       if (event.kind !== "tenure") continue;
+      // An older program notes its own at once, and the follower the agents' some time later: which
+      // was first is not known. What the follower notes is in the order of the records.
+      if (!event.closed && exemptions.isOlder(event.node)) continue;
       const times = event.closed ? this.#closed : this.#begun;
       if (!times.has(keyOf(event))) times.set(keyOf(event), event.t);
     }

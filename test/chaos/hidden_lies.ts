@@ -425,6 +425,10 @@ export const TRUTHS: readonly [truth: string, history: () => Event[]][] = [
       ),
   ],
   [
+    "an older program is granted after a tenure that was closed, which is noted later",
+    () => plus(withOlder(10_800), tenure(10_850, ["b", 20], true)),
+  ],
+  [
     "agent guard is refused where another node holds the store",
     () => plus(goodHistory(), ...refused(50_000, "a/2#9", "a", { why: "exit 75" })),
   ],
