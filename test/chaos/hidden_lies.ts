@@ -425,6 +425,26 @@ export const TRUTHS: readonly [truth: string, history: () => Event[]][] = [
       ),
   ],
   [
+    "a grace is owed to an older program that was killed, long after it was granted",
+    () =>
+      plus(
+        withOlder(40_000).filter(({ t }) => t !== 40_050),
+        { t: 43_900, kind: "extended", id: "o/1#1", by: "renewed", deadlineMs: 47_900 },
+        ...fault("kill older program", ["o"], [44_000, 44_100]),
+        { t: 44_000, kind: "gone", prefix: "o/1" },
+        ask(55_000, "b/1#9", "b"),
+        {
+          t: 55_010,
+          kind: "refused",
+          id: "b/1#9",
+          node: "b",
+          store: "s",
+          why: "grace",
+          retryAfterMs: 2_000,
+        },
+      ),
+  ],
+  [
     "an older program is granted after a tenure that was closed, which is noted later",
     () => plus(withOlder(10_800), tenure(10_850, ["b", 20], true)),
   ],

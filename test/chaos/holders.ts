@@ -48,7 +48,7 @@ export function wrongHolder(
     // Without an epoch, by time: an entry is gone a TTL after its last renewal.
     const lastMs = Math.max(
       ...theirs.map(({ t }) => t),
-      ...ends(holder.node, store, attempts),
+      ...endsOf(holder.node, store, attempts),
       // What it did just before it was killed, it could not note.
       ...causes.momentsOf(holder.node),
     );
@@ -95,7 +95,7 @@ export function heldElsewhere(
 }
 
 /** When a node's grants on a store ended. */
-function ends(node: string, store: string, attempts: readonly Attempt[]): number[] {
+export function endsOf(node: string, store: string, attempts: readonly Attempt[]): number[] {
   return attempts.filter(({ grant }) => grant?.node === node && grant.store === store)
     .flatMap(({ spans }) => spans.map(({ toMs }) => toMs));
 }

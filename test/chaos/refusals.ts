@@ -6,7 +6,7 @@ import { wasBusy } from "./busy.ts";
 import { Causes } from "./causes.ts";
 import type { Violation } from "./checker.ts";
 import type { Event, EventOf } from "./history.ts";
-import { FOLLOWER_LATE_MS, heldElsewhere, type Holders, wrongHolder } from "./holders.ts";
+import { endsOf, FOLLOWER_LATE_MS, heldElsewhere, type Holders, wrongHolder } from "./holders.ts";
 import type { Attempt } from "./sections.ts";
 
 /** A timer may be early by the resolution of clocks and rounding. */
@@ -96,15 +96,18 @@ function wrongRefusal(
 function mayOweGrace(
   { store, t }: EventOf<"refused">,
   askedMs: number,
-  { setup, tenures, causes }: Holders,
+  { setup, tenures, attempts, causes }: Holders,
 ): boolean {
+  if (causes.displaced(store, askedMs, t)) return true;
+  const older = setup.older ?? [];
+  const heldMs = [
+    ...tenures.filter((tenure) => tenure.store === store && older.includes(tenure.node))
+      .map((tenure) => tenure.t),
+    ...older.flatMap((node) => endsOf(node, store, attempts)),
+  ];
   // Its entry may have to age out first; then comes the grace.
   const sinceMs = askedMs - 2 * setup.ttlMs - setup.graceMs;
-  return causes.displaced(store, askedMs, t) ||
-    tenures.some((tenure) =>
-      tenure.store === store && setup.older?.includes(tenure.node) && tenure.t >= sinceMs &&
-      tenure.t <= t
-    );
+  return heldMs.some((heldMs) => heldMs >= sinceMs && heldMs <= t);
 }
 
 /** A grace is owed to somebody, has a bound, and nothing is granted before it is over. */
