@@ -28,6 +28,8 @@ const ADVICE = {
     "grace; compare the replicas of the bucket, and have the one that kept an expired entry made anew",
 } as const;
 
+const STORE_CHECKS = Object.keys(ADVICE) as (keyof typeof ADVICE)[];
+
 /** A single request without an answer is an election, or a lost packet; a second one is a problem. */
 const MIN_UNANSWERED = 2;
 
@@ -37,6 +39,7 @@ export class Health {
   /** How many requests in a row had no answer, by store. */
   readonly #unanswered = new Map<string, number>();
   readonly #problems = new Map<string, string>();
+  #closed = false;
   /** The stores in which each was seen. */
   readonly #stores = {
     duplicate_node: new Set<string>(),
@@ -48,23 +51,34 @@ export class Health {
   constructor(observer: Observer) {
     this.#observer = observer;
     // Silently: that a coordinator has yet to be reached is no news when an agent starts.
-    this.#problems.set(
-      "coordinator",
-      "it has not been reached yet; writes are refused until it is",
-    );
+    this.#problems.set("coordinator", NOT_REACHED);
   }
 
-  /** Notes that something is wrong, or (null) right again. The observer hears of changes. */
-  report(name: string, problem: string | null): void {
-    if ((this.#problems.get(name) ?? null) === problem) return;
-    const untold = name === "coordinator" && this.#problems.get(name) === NOT_REACHED;
+  /**
+   * Notes that something is wrong, or (null) right again. The observer hears when that changes, and
+   * when it is wrong for another reason; `news` false: it is the same reason in other words.
+   */
+  report(name: string, problem: string | null, news = true): void {
+    const before = this.#problems.get(name) ?? null;
+    if (before === problem) return;
     if (problem === null) this.#problems.delete(name);
     else this.#problems.set(name, problem);
-    if (problem !== null || !untold) this.#observer.problem(name, problem);
+    const untold = before === null || before === NOT_REACHED;
+    if (problem === null ? before !== NOT_REACHED : news || untold) {
+      this.#observer.problem(name, problem);
+    }
   }
 
-  /** What a store's change says about the setup as a whole. */
-  note(store: string, note: LeaseNote): void {
+  /** Whether this is wrong now. */
+  fails(name: string): boolean {
+    return this.#problems.has(name);
+  }
+
+  /**
+   * What a store's change says about the setup as a whole. `recorded`: it is not held without its
+   * tenure being on record, which nobody is granted anything on.
+   */
+  note(store: string, note: LeaseNote, recorded = true): void {
     switch (note.type) {
       case "foreign":
         this.#onAnswered(store);
@@ -85,15 +99,29 @@ export class Health {
         this.#name("fence", store, false);
         return this.#onAnswered(store);
       case "proven":
-        return this.#onAnswered(store);
+        // A lease that is renewed while its tenure cannot be recorded is of no use to anybody.
+        return recorded ? this.#onAnswered(store) : undefined;
       case "acquired":
         // A new entry was taken: what kept others from getting one is over.
         this.#unanswered.clear();
         this.report("writes", null);
-        for (const name of ["duplicate_node", "epoch", "fence", "stuck"] as const) {
-          this.#name(name, store, false);
-        }
+        for (const name of STORE_CHECKS) this.#name(name, store, false);
     }
+  }
+
+  /**
+   * Nothing needs the store any more, so nothing is tried for it: what it saw may be over unseen. That
+   * an epoch went back is not over for that.
+   */
+  forget(store: string): void {
+    this.#onAnswered(store);
+    this.#name("duplicate_node", store, false);
+    this.#name("stuck", store, false);
+  }
+
+  /** The agent lets go of its coordinator: that nothing is answered any more is no problem. */
+  close(): void {
+    this.#closed = true;
   }
 
   /** What became of a guard: whether the disk knew better. */
@@ -112,7 +140,9 @@ export class Health {
   #onUnanswered(store: string, reason: string): void {
     const tries = (this.#unanswered.get(store) ?? 0) + 1;
     this.#unanswered.set(store, tries);
-    if (tries < MIN_UNANSWERED || this.#problems.has("writes")) return;
+    if (tries < MIN_UNANSWERED || this.#closed || this.fails("writes")) return;
+    // Told as that already.
+    if (this.fails("coordinator")) return;
     this.report(
       "writes",
       `the coordinator does not take the writes of store ${store} (${reason}); put that right, and ` +

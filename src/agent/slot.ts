@@ -51,3 +51,8 @@ export function newSlot(store: Store): Slot {
     heard: null,
   };
 }
+
+/** Whether the store is not held without its tenure being on record, as it is before each grant. */
+export function isRecorded({ store: { lease } }: Slot): boolean {
+  return lease.phase !== "ours" || lease.record.at === "done";
+}

@@ -132,7 +132,11 @@ function updateChecks({ agent, memory, lockPath }: StatusSources): void {
   health.report("state_dir", memory.problem);
   health.report("lock_path", lockPathProblem(lockPath));
   const lateAfterMs = (agent.timing?.ttlMs ?? Infinity) / 3;
-  health.report("renewals", renewalsProblem(agent, lateAfterMs));
+  const late = renewalsProblem(agent, lateAfterMs);
+  // Of a coordinator that cannot be used nothing else is to be expected.
+  const expected = health.fails("coordinator") && !health.fails("renewals");
+  // How late changes all the time.
+  health.report("renewals", expected ? null : late, false);
 }
 
 /** Renewals are sent in time, and acknowledged before the next is due. */

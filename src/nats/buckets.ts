@@ -11,7 +11,7 @@ import {
 import { judgeLeases, type Judgement, judgeTenures, ttlMsOf } from "./judge.ts";
 import { DEFAULT_TTL_MS } from "./options.ts";
 import { parseTenure } from "./records.ts";
-import type { CreatedBucket } from "./listener.ts";
+import type { CreatedBucket, Problem } from "./listener.ts";
 import { type Finding, SetupError } from "./setup_error.ts";
 import { firstRevision, leasesConfig, tenuresConfig, tenuresOf } from "./stream_config.ts";
 import { keyPrefix, streamOf } from "./wire.ts";
@@ -31,6 +31,8 @@ const DEFAULT_CLUSTER_REPLICAS = 3;
 /** What to look for. */
 export interface BucketsOptions {
   readonly jsm: JetStreamManager;
+  /** The same with more patience. */
+  readonly maker: JetStreamManager;
   readonly bucket: string;
   /** Undefined: 3 in a cluster of at least 3, else 1. */
   readonly replicas?: number;
@@ -154,10 +156,10 @@ async function findOrCreate(
 }
 
 async function create(options: BucketsOptions, wanted: Wanted): Promise<StreamInfo> {
-  const { jsm, clustered } = options;
+  const { maker, clustered } = options;
   const replicas = options.replicas ?? (clustered ? DEFAULT_CLUSTER_REPLICAS : 1);
   try {
-    return await jsm.streams.add(await wanted.config(replicas));
+    return await maker.streams.add(await wanted.config(replicas));
   } catch (error) {
     const tooFew = isApiError(error, NO_SUITABLE_PEERS) || isApiError(error, NOT_CLUSTERED);
     if (!tooFew) throw error;
@@ -171,7 +173,7 @@ async function create(options: BucketsOptions, wanted: Wanted): Promise<StreamIn
     // A cluster of which a server is away, or was a minute ago, looks like one that is too small.
     // Where the other bucket has copies this one had them, too: made again in or after an outage, it
     // must not be left with one. As many as the other, or not now.
-    return await jsm.streams.add(
+    return await maker.streams.add(
       await wanted.config(await replicasOf(options, wanted.sibling) || 1),
     );
   }
@@ -221,24 +223,34 @@ function isApiError(error: unknown, code: number): boolean {
 const SEE_LOG = "See the nats-server's log; tried again meanwhile";
 
 /** Why the buckets could not be inspected, for a person. */
-export function explainInspection(error: unknown, forbidden: string | null): Finding {
+export function explainInspection(error: unknown, forbidden: string | null): Problem {
+  const { check, topic, message } = inspectionFailure(error, forbidden);
+  return { fatal: false, check, topic: `${check} ${topic}`, message };
+}
+
+/** `topic`: what it is about, where the message may differ from try to try. */
+function inspectionFailure(error: unknown, forbidden: string | null): Finding & { topic: unknown } {
   if (forbidden !== null) {
     return {
       check: "permissions",
-      message: `The account may not use JetStream as needed: ${forbidden}. Allow it in the ` +
-        "nats-server's configuration; docs/coordinator.md lists what an agent needs",
+      topic: forbidden,
+      message: `JetStream cannot be used as needed: ${forbidden} (docs/coordinator.md lists what ` +
+        "an agent needs)",
     };
   }
-  if (error instanceof Error && error.name === "JetStreamNotEnabled") {
+  const name = error instanceof Error ? error.name : "";
+  if (name === "JetStreamNotEnabled") {
     return {
       check: "jetstream",
+      topic: name,
       message: "JetStream does not answer: it is not enabled on the server or for this account, " +
         "or has no leader now. Enable it (jetstream in the configuration), or see the servers' logs",
     };
   }
-  if (error instanceof Error && error.name === "TimeoutError") {
+  if (name === "TimeoutError") {
     return {
       check: "jetstream",
+      topic: name,
       message:
         "JetStream does not answer in time: it, or a bucket, may have no leader now. If that " +
         "lasts, see whether most of the servers are up, and their logs",
@@ -246,6 +258,14 @@ export function explainInspection(error: unknown, forbidden: string | null): Fin
   }
   const text = error instanceof Error ? error.message : String(error);
   return error instanceof JetStreamApiError
-    ? { check: "jetstream", message: `JetStream refuses: ${text} (${error.code}). ${SEE_LOG}` }
-    : { check: "jetstream", message: `Cannot inspect the buckets: ${text}. ${SEE_LOG}` };
+    ? {
+      check: "jetstream",
+      topic: error.code,
+      message: `JetStream refuses: ${text} (${error.code}). ${SEE_LOG}`,
+    }
+    : {
+      check: "jetstream",
+      topic: name,
+      message: `Cannot inspect the buckets: ${text}. ${SEE_LOG}`,
+    };
 }

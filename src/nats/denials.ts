@@ -13,6 +13,22 @@ export interface Denial {
   readonly subject: string;
 }
 
+/** What is denied under names that differ from time to time, and what is to be allowed for them. */
+const PERMISSIONS = ["_INBOX.", "$JS.API.CONSUMER.CREATE.", "$JS.API.CONSUMER.DELETE.", "$JS.FC."];
+
+/** The permission that a denial asks for, as it is written into a server's configuration. */
+function permissionOf(subject: string): string {
+  const family = PERMISSIONS.find((prefix) => subject.startsWith(prefix));
+  return family === undefined ? subject : `${family}>`;
+}
+
+/** A denial in words, the same however often it comes, and with what to do. */
+export function explainDenial({ operation, subject }: Denial): string {
+  const what = `${operation === "publish" ? "publish" : "subscribe"} to ${permissionOf(subject)}`;
+  return `the coordinator does not let this agent's user ${what}; allow it in the nats-server's ` +
+    "configuration";
+}
+
 /** How long a probe's answer is awaited; one that does not come says nothing. In milliseconds. */
 const PROBE_TIMEOUT_MS = 1_500;
 
@@ -85,24 +101,27 @@ export class Denials {
   }
 
   /** Why a request on the subject fails, in words; notes it. */
-  note({ operation, subject }: Denial): string {
-    if (operation !== "publish") {
-      return `the coordinator does not let this agent's user subscribe to ${subject}`;
-    }
-    const need = this.#needs.find((each) => each.covers(subject));
-    if (need !== undefined && need.subjects.size < MAX_KEPT) need.subjects.add(subject);
+  note(denial: Denial): string {
+    const { operation, subject } = denial;
+    const need = operation === "publish" && this.#needs.find((each) => each.covers(subject));
+    if (need && need.subjects.size < MAX_KEPT) need.subjects.add(subject);
     this.#tellNews();
-    return `the coordinator does not let this agent's user publish to ${subject}; allow it in the ` +
-      "nats-server's configuration";
+    return explainDenial(denial);
   }
 
-  /** A request on the subject was answered, so it is allowed. */
-  allow(subject: string): void {
+  /**
+   * A request on the subject was answered, so it is allowed. Returns whether the whole, which is
+   * denied as far as is known, had better be tried again.
+   */
+  allow(subject: string): boolean {
     let news = false;
-    for (const { subjects } of this.#needs) {
+    let doubtful = false;
+    for (const { subjects, denied, covers } of this.#needs) {
       if (subjects.size > 0 && subjects.delete(subject)) news = true;
+      if (denied && covers(subject)) doubtful = true;
     }
     if (news) this.#tellNews();
+    return doubtful;
   }
 
   /** A new connection: what was denied to requests on the old one may be allowed on it. */

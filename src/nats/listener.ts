@@ -12,6 +12,11 @@ export interface Problem extends Finding {
    * `misconfigured`. The adapter goes on looking either way, and tells when it is over.
    */
   readonly fatal: boolean;
+  /**
+   * What it is about, without anything that differs from try to try: a topic is news once, until all
+   * is well again.
+   */
+  readonly topic: string;
   /** The exit status; only where fatal. */
   readonly exit?: number;
 }
@@ -49,10 +54,10 @@ export interface NatsListener extends CoordinatorListener {
    */
   onReady(facts: ReadyFacts): void;
   /**
-   * The coordinator cannot be used, or not be inspected, or credentials could not be renewed. Each
-   * is told once until all is well again.
+   * The coordinator cannot be used, or not be inspected, or credentials could not be renewed. `news`:
+   * this topic was not told since all was well last; else it is only in other words by now.
    */
-  onProblem(problem: Problem): void;
+  onProblem(problem: Problem, news: boolean): void;
   /**
    * The buckets changed under us and contradict the agent now: stop granting. Null: put right.
    * Writes still go through, so that leases can be released.
