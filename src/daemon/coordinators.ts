@@ -156,7 +156,7 @@ function natsListener(
       onReached();
     },
     onConnection(connected) {
-      agent().setProblem(connected ? null : coordinator().problem?.message ?? CHANGING);
+      if (!connected) agent().setProblem(coordinator().problem?.message ?? CHANGING);
       agent().setConnected(connected);
     },
     onProblem(problem, news) {

@@ -148,8 +148,10 @@ function renewalsProblem(agent: Agent, lateAfterMs: number): string | null {
     } ms late: the agent has no processor time; see what uses it`;
   }
   if (renewalOverdueMs > lateAfterMs) {
-    return `not acknowledged for ${Math.round(renewalOverdueMs)} ms since they were due: the ` +
-      "coordinator does not answer; see whether the leases' stream has a leader";
+    const why = agent.health.fails("writes")
+      ? "for the reason that `writes` gives"
+      : "the coordinator does not answer; see whether the leases' stream has a leader";
+    return `not acknowledged for ${Math.round(renewalOverdueMs)} ms since they were due: ${why}`;
   }
   return null;
 }

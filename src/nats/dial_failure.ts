@@ -35,8 +35,8 @@ export function explainDial(
   return {
     fatal: false,
     check,
-    // Once in an outage, whichever way the network and the server fail in turn.
-    topic: check === "connection" ? check : which + words,
+    // Once in an outage, whichever way the network, the server and its words for it change.
+    topic: check === "connection" || check === "authentication" ? check : which + words,
     message: `Cannot connect to the coordinator at ${servers.join(", ")}: ${which}${words}`,
   };
 }

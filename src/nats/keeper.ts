@@ -28,7 +28,10 @@ export class Keeper {
   #stopped = false;
   #session: Session | null = null;
   #nextLink: Link | null = null;
+  /** Whether requests go out. */
   #ready = false;
+  /** Whether anything was answered since they do. */
+  #vouched = false;
   #ttlMs: number | null = null;
   #aheadMs: number | null = null;
   #warnings: readonly Finding[] = [];
@@ -38,8 +41,6 @@ export class Keeper {
   #refused: Finding | null = null;
   #drift: Drift | null = null;
   readonly #lookout: Lookout;
-  /** When the two buckets were made, as seen last. */
-  #made: string | null = null;
   readonly #troubles: Troubles;
 
   /** @throws {SetupError} for options that could never work */
@@ -50,7 +51,10 @@ export class Keeper {
     this.#troubles = new Troubles((...told) => listener.onProblem(...told));
     this.#dialer = new Dialer(options, (problem) => this.#tell(problem));
     this.#pause = new Pause(options, LOOK_RETRY_MS);
-    this.#lookout = new Lookout(options, listener, this.#pause);
+    this.#lookout = new Lookout(options, listener, {
+      pause: this.#pause,
+      onAnswered: () => this.#answered(),
+    });
     this.#loop = this.#run();
   }
 
@@ -79,7 +83,7 @@ export class Keeper {
     const session = this.#session?.link.isUp ? this.#session : null;
     return {
       connected: session !== null,
-      ready: this.#ready && session !== null,
+      ready: this.#vouched && session !== null,
       server: session?.link.server ?? null,
       version: session?.link.serverVersion ?? null,
       rttMs: session?.rttMs ?? null,
@@ -163,13 +167,20 @@ export class Keeper {
       this.#tellFatal(error as SetupError);
       return false;
     }
-    if (this.#ttlMs !== null) this.#use(session, { ttlMs: this.#ttlMs, created: [] });
+    if (this.#ttlMs !== null) this.#open(session, this.#ttlMs);
     return true;
+  }
+
+  /** A request was answered: whatever was wrong, the coordinator can be used. */
+  #answered(): void {
+    if (this.#vouched || this.#session === null || this.#ttlMs === null) return;
+    this.#use(this.#session, { ttlMs: this.#ttlMs, created: [] });
   }
 
   #ended(session: Session, reason: string): void {
     const wasReady = this.#ready;
     this.#ready = false;
+    this.#vouched = false;
     this.#session = null;
     session.end(`the connection to the coordinator ended: ${reason}`);
     if (this.#stopped) return;
@@ -195,7 +206,7 @@ export class Keeper {
     }
     if (!link.isUp || inspection === null) return 0;
     this.#aheadMs = inspection.aheadMs;
-    this.#recognise(inspection);
+    this.#lookout.recognise(inspection);
     if (inspection.faults.length > 0) {
       return this.#faulty(session, inspection.faults, inspection.ttlMs);
     }
@@ -204,14 +215,6 @@ export class Keeper {
     this.#fit(session, inspection, warnings);
     void session.askSyncing();
     return againMs;
-  }
-
-  /** Tells where a bucket is not the one that was seen before. */
-  #recognise({ leasesCreated, tenuresCreated }: Inspection): void {
-    const made = `${leasesCreated} ${tenuresCreated}`;
-    const before = this.#made;
-    this.#made = made;
-    if (before !== null && before !== made) this.#listener.onBucketRemade();
   }
 
   /** The buckets contradict us: fatal before the first use, drift after it. */
@@ -243,7 +246,18 @@ export class Keeper {
     this.#setDrift(null);
   }
 
-  /** Lets requests through, if they are not yet; tells so, or the news. */
+  /** Lets requests through, if they are not yet. */
+  #open(session: Session, ttlMs: number): void {
+    if (this.#ready) return;
+    session.open(ttlMs);
+    this.#ready = true;
+    this.#listener.onConnection(true);
+  }
+
+  /**
+   * Tells that the coordinator can be used, where that is news: not before it has answered something
+   * on this connection, or an outage would end each time that a server takes one and does no more.
+   */
   #use(
     session: Session,
     facts: {
@@ -253,16 +267,16 @@ export class Keeper {
     },
   ): void {
     const { ttlMs, created, news = false } = facts;
-    const fresh = !this.#ready;
-    if (!fresh && !news) return;
-    session.open(ttlMs);
-    this.#ready = true;
-    this.#dialer.succeeded(session.link);
-    if (fresh) this.#troubles.forget();
+    if (this.#vouched && !news) return;
+    if (!this.#vouched) {
+      this.#vouched = true;
+      this.#dialer.succeeded(session.link);
+      this.#troubles.forget();
+    }
     const { server, serverVersion } = session.link;
     const warnings = this.#warnings;
     this.#listener.onReady({ ttlMs, server, serverVersion, warnings, created });
-    if (fresh) this.#listener.onConnection(true);
+    this.#open(session, ttlMs);
   }
 
   #setDrift(fault: Drift | null): void {

@@ -49,8 +49,9 @@ export interface ReadyFacts {
 /** Told about the connection, the buckets, and the tenures. */
 export interface NatsListener extends CoordinatorListener {
   /**
-   * The coordinator can be used: before each `onConnection(true)`, and again when a warning came or
-   * went, a bucket had to be made, or a problem is over. All problems told before are.
+   * The coordinator can be used: before the first `onConnection(true)`, after each later one as soon
+   * as anything was answered, and again when a warning came or went, a bucket had to be made, or a
+   * problem is over. All problems told before are.
    */
   onReady(facts: ReadyFacts): void;
   /**
@@ -80,7 +81,7 @@ export interface NatsListener extends CoordinatorListener {
 export interface NatsStats {
   /** Whether there is a connection; whether it can be used, too, says `ready`. */
   readonly connected: boolean;
-  /** Whether the buckets were inspected and requests go out. */
+  /** Whether requests go out and are answered, or the buckets were inspected. */
   readonly ready: boolean;
   /** The server's URL without credentials, or null. */
   readonly server: string | null;

@@ -29,15 +29,26 @@ export interface Surroundings {
   readonly againMs: number;
 }
 
+/** What a lookout needs of whoever keeps the connections. */
+export interface LookoutHooks {
+  /** Between two looks: it is cut short when something seems to have changed. */
+  readonly pause: Pause;
+  /** A request was answered, and not with an error. */
+  onAnswered(): void;
+}
+
 /** The looks of one agent, connection after connection. */
 export class Lookout implements SessionHooks {
   readonly #options: NatsOptions & { readonly bucket: string };
   readonly #listener: NatsListener;
   readonly #pause: Pause;
+  readonly #onAnswered: () => void;
   readonly #denials: Denials;
   /** What was denied on this connection since all was allowed, in words. */
   readonly #denied = new Set<string>();
   #position: WatchPosition | null = null;
+  /** When the two buckets were made, as seen last. */
+  #made: string | null = null;
   /** How often in a row the tenures could not be followed. */
   #unfollowed = 0;
   /** Whether a request was not answered since one was. */
@@ -45,15 +56,15 @@ export class Lookout implements SessionHooks {
   /** Has an inspection that hangs made anew. */
   #lookAnew: (() => void) | null = null;
 
-  /** @param pause between two looks: it is cut short when something seems to have changed */
   constructor(
     options: NatsOptions & { readonly bucket: string },
     listener: NatsListener,
-    pause: Pause,
+    keeper: LookoutHooks,
   ) {
     this.#options = options;
     this.#listener = listener;
-    this.#pause = pause;
+    this.#pause = keeper.pause;
+    this.#onAnswered = keeper.onAnswered;
     this.#denials = new Denials(options.bucket, (denied) => listener.onDenied(denied));
   }
 
@@ -75,7 +86,9 @@ export class Lookout implements SessionHooks {
 
   onAnswer(subject: string, decided: boolean): void {
     if (this.#denials.allow(subject)) this.#pause.cutSoon();
-    if (!decided || !this.#doubted) return;
+    if (!decided) return;
+    this.#onAnswered();
+    if (!this.#doubted) return;
     this.#doubted = false;
     this.#lookAnew?.();
   }
@@ -93,6 +106,14 @@ export class Lookout implements SessionHooks {
       };
       session.inspect(ttlMs).then(resolve, reject);
     });
+  }
+
+  /** Tells where a bucket is not the one that was seen before. */
+  recognise({ leasesCreated, tenuresCreated }: Inspection): void {
+    const made = `${leasesCreated} ${tenuresCreated}`;
+    const before = this.#made;
+    this.#made = made;
+    if (before !== null && before !== made) this.#listener.onBucketRemade();
   }
 
   /** Follows the tenures, and tries what an agent needs to be allowed. */
