@@ -100,18 +100,20 @@ export class Denials {
     };
   }
 
-  /** Why a request on the subject fails, in words; notes it. */
+  /**
+   * Why a request on the subject fails, in words; notes it. It is told after the next
+   * {@linkcode probe}, which finds out whether more than this subject is denied.
+   */
   note(denial: Denial): string {
     const { operation, subject } = denial;
     const need = operation === "publish" && this.#needs.find((each) => each.covers(subject));
     if (need && need.subjects.size < MAX_KEPT) need.subjects.add(subject);
-    this.#tellNews();
     return explainDenial(denial);
   }
 
   /**
-   * A request on the subject was answered, so it is allowed. Returns whether the whole, which is
-   * denied as far as is known, had better be tried again.
+   * A request on the subject was answered, so it is allowed. Returns whether that is news, after which
+   * all had better be tried again.
    */
   allow(subject: string): boolean {
     let news = false;
@@ -121,7 +123,7 @@ export class Denials {
       if (denied && covers(subject)) doubtful = true;
     }
     if (news) this.#tellNews();
-    return doubtful;
+    return news || doubtful;
   }
 
   /** A new connection: what was denied to requests on the old one may be allowed on it. */

@@ -85,7 +85,10 @@ export class Lookout implements SessionHooks {
   }
 
   onAnswer(subject: string, decided: boolean): void {
-    if (this.#denials.allow(subject)) this.#pause.cutSoon();
+    if (this.#denials.allow(subject)) {
+      this.#denied.clear();
+      this.#pause.cutSoon();
+    }
     if (!decided) return;
     this.#onAnswered();
     if (!this.#doubted) return;
