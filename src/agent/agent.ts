@@ -16,7 +16,7 @@ import { type Drained, Drains } from "./drain.ts";
 import type { CallerEffect } from "./effects.ts";
 import { Engine } from "./engine.ts";
 import { Health } from "./health.ts";
-import { hear, isRecorded, type Slot } from "./slot.ts";
+import { bearingOf, hear, type Slot } from "./slot.ts";
 import type {
   AgentOptions,
   AgentPorts,
@@ -277,7 +277,7 @@ export class Agent {
   #perform(slot: Slot, effect: CallerEffect): void {
     switch (effect.type) {
       case "note":
-        this.health.note(slot.store.code, effect.note, isRecorded(slot));
+        this.health.note(slot.store.code, effect.note, bearingOf(slot));
         this.#ports.observer.note(slot.store.code, effect.note);
         if (effect.note.type === "released") this.drains.released(slot);
         return;

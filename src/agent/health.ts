@@ -4,6 +4,7 @@
  */
 import type { Kind } from "../lease/errors.ts";
 import type { LeaseNote } from "../lease/state.ts";
+import type { Bearing } from "./slot.ts";
 import type { Check, Observer } from "./types.ts";
 
 const NOT_REACHED = "it has not been reached yet; writes are refused until it is";
@@ -13,9 +14,11 @@ const MAX_NAMED = 3;
 
 /** What is wrong with some stores, and what to do about it. */
 const ADVICE = {
-  duplicate_node: (stores: string) =>
-    `another agent uses this node's name and holds ${stores}; give each host a name of its own ` +
-    "(--node)",
+  duplicate_node: (stores: string, rival: string | null) =>
+    `another agent uses this node's name${
+      rival === null ? "" : ` (${rival})`
+    } and holds ${stores}; ` +
+    "give each host a name of its own (--node)",
   epoch: (stores: string) =>
     `the coordinator has gone back in time for ${stores}: it gave an epoch below a recorded one; ` +
     "restore its data, or delete the tenure records of these stores once no write of the newer " +
@@ -39,6 +42,8 @@ export class Health {
   /** How many requests in a row had no answer, by store. */
   readonly #unanswered = new Map<string, number>();
   readonly #problems = new Map<string, string>();
+  /** Whoever was seen last to use our name. */
+  #rival: string | null = null;
   #closed = false;
   /** The stores in which each was seen. */
   readonly #stores = {
@@ -74,16 +79,15 @@ export class Health {
     return this.#problems.has(name);
   }
 
-  /**
-   * What a store's change says about the setup as a whole. `recorded`: it is not held without its
-   * tenure being on record, which nobody is granted anything on.
-   */
-  note(store: string, note: LeaseNote, recorded = true): void {
+  /** What a store's change says about the setup as a whole. */
+  note(store: string, note: LeaseNote, { recorded, rival }: Bearing): void {
     switch (note.type) {
       case "foreign":
         this.#onAnswered(store);
-        if (note.duplicate && note.renews) this.#name("duplicate_node", store, true);
-        else if (!note.duplicate) this.#name("duplicate_node", store, false);
+        if (note.duplicate && note.renews) {
+          this.#rival = rival;
+          this.#name("duplicate_node", store, true);
+        } else if (!note.duplicate) this.#name("duplicate_node", store, false);
         if (note.renews) this.#name("stuck", store, false);
         return;
       case "lost":
@@ -162,7 +166,7 @@ export class Health {
     else set.delete(store);
     const named = [...set].slice(0, MAX_NAMED).join(", ");
     const more = set.size > MAX_NAMED ? ` and ${set.size - MAX_NAMED} more` : "";
-    this.report(name, set.size === 0 ? null : ADVICE[name](named + more));
+    this.report(name, set.size === 0 ? null : ADVICE[name](named + more, this.#rival));
   }
 
   /** The named checks, each with what to do; those in `names` are there even when all is well. */

@@ -127,14 +127,14 @@ function cgroupCheck(): Check {
 }
 
 /** The checks that are looked at only when somebody asks. */
-function updateChecks({ agent, memory, lockPath }: StatusSources): void {
+function updateChecks({ agent, memory, lockPath, coordinator }: StatusSources): void {
   const { health } = agent;
   health.report("state_dir", memory.problem);
   health.report("lock_path", lockPathProblem(lockPath));
   const lateAfterMs = (agent.timing?.ttlMs ?? Infinity) / 3;
   const late = renewalsProblem(agent, lateAfterMs);
-  // Of a coordinator that cannot be used nothing else is to be expected.
-  const expected = health.fails("coordinator") && !health.fails("renewals");
+  // Without a connection nothing else is to be expected, and that is told.
+  const expected = !coordinator().connected && !health.fails("renewals");
   // How late changes all the time.
   health.report("renewals", expected ? null : late, false);
 }
