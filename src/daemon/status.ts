@@ -148,8 +148,9 @@ function renewalsProblem(agent: Agent, lateAfterMs: number): string | null {
     } ms late: the agent has no processor time; see what uses it`;
   }
   if (renewalOverdueMs > lateAfterMs) {
-    const why = agent.health.fails("writes")
-      ? "for the reason that `writes` gives"
+    const told = ["coordinator", "writes"].find((name) => agent.health.fails(name));
+    const why = told !== undefined
+      ? `for the reason that \`${told}\` gives`
       : "the coordinator does not answer; see whether the leases' stream has a leader";
     return `not acknowledged for ${Math.round(renewalOverdueMs)} ms since they were due: ${why}`;
   }

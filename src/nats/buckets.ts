@@ -11,7 +11,8 @@ import {
 import { judgeLeases, type Judgement, judgeTenures, ttlMsOf } from "./judge.ts";
 import { DEFAULT_TTL_MS } from "./options.ts";
 import { parseTenure } from "./records.ts";
-import type { CreatedBucket, Problem } from "./listener.ts";
+import { LeaderlessError } from "./inspection_failure.ts";
+import type { CreatedBucket } from "./listener.ts";
 import { type Finding, SetupError } from "./setup_error.ts";
 import { firstRevision, leasesConfig, tenuresConfig, tenuresOf } from "./stream_config.ts";
 import { keyPrefix, streamOf } from "./wire.ts";
@@ -94,6 +95,10 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
           : undefined,
       }),
   });
+  for (const [name, info] of [[bucket, leases], [tenuresOf(bucket), tenures]] as const) {
+    // Whoever is left of them answers, but nothing can be written.
+    if (info.cluster !== undefined && !info.cluster.leader) throw new LeaderlessError(name);
+  }
   const judgements: Judgement[] = [
     judgeLeases(bucket, leases, { wantedTtlMs: ttlMs, clustered }),
     judgeTenures(tenuresOf(bucket), tenures, { clustered }),
@@ -218,54 +223,4 @@ async function newestEpoch({ jsm, bucket }: BucketsOptions): Promise<number> {
 
 function isApiError(error: unknown, code: number): boolean {
   return error instanceof JetStreamApiError && error.code === code;
-}
-
-const SEE_LOG = "See the nats-server's log; tried again meanwhile";
-
-/** Why the buckets could not be inspected, for a person. */
-export function explainInspection(error: unknown, forbidden: string | null): Problem {
-  const { check, topic, message } = inspectionFailure(error, forbidden);
-  return { fatal: false, check, topic: `${check} ${topic}`, message };
-}
-
-/** `topic`: what it is about, where the message may differ from try to try. */
-function inspectionFailure(error: unknown, forbidden: string | null): Finding & { topic: unknown } {
-  if (forbidden !== null) {
-    return {
-      check: "permissions",
-      topic: forbidden,
-      message: `JetStream cannot be used as needed: ${forbidden} (docs/coordinator.md lists what ` +
-        "an agent needs)",
-    };
-  }
-  const name = error instanceof Error ? error.name : "";
-  if (name === "JetStreamNotEnabled") {
-    return {
-      check: "jetstream",
-      topic: name,
-      message: "JetStream does not answer: it is not enabled on the server or for this account, " +
-        "or has no leader now. Enable it (jetstream in the configuration), or see the servers' logs",
-    };
-  }
-  if (name === "TimeoutError") {
-    return {
-      check: "jetstream",
-      topic: name,
-      message:
-        "JetStream does not answer in time: it, or a bucket, may have no leader now. If that " +
-        "lasts, see whether most of the servers are up, and their logs",
-    };
-  }
-  const text = error instanceof Error ? error.message : String(error);
-  return error instanceof JetStreamApiError
-    ? {
-      check: "jetstream",
-      topic: error.code,
-      message: `JetStream refuses: ${text} (${error.code}). ${SEE_LOG}`,
-    }
-    : {
-      check: "jetstream",
-      topic: name,
-      message: `Cannot inspect the buckets: ${text}. ${SEE_LOG}`,
-    };
 }

@@ -57,7 +57,7 @@ export function connectionLost(reason: string): Problem {
     check: "connection",
     topic: "connection",
     message: `Connection to the coordinator lost: ${reason}. It is dialled again and again; if ` +
-      "this lasts, `agent --check` has the reason of the newest failure",
+      "this lasts, `agent --check` and the nats-server's log have the reason of the newest failure",
   };
 }
 
@@ -165,12 +165,16 @@ function tls(words: string): Diagnosis {
 function plain({ failure, accepted, greeting }: Attempt): Diagnosis {
   const { code = "", name } = (failure ?? {}) as { code?: string; name?: string };
   const message = failure?.message ?? "";
-  if (/unexpected response/.test(message)) {
+  if (/unexpected response|attempted to connect to .* port/.test(message)) {
     return {
       check: "protocol",
-      words: "what answers there is no nats-server. Correct host and port in --nats (4222 by " +
-        "default, not the port of its monitoring)",
+      words:
+        "what answers there is no nats-server, or not its port for clients. Correct host and " +
+        "port in --nats (4222 by default)",
     };
+  }
+  if (accepted && (HUNG_UP.has(code) || /^$|undefined error|closed/.test(message))) {
+    return connection(greeting === null ? HANGS_UP : HANGS_UP_LATER);
   }
   if (name === "TimeoutError" && accepted && greeting === null) return connection(SILENT);
   const why = NO_WAY.has(code)
@@ -181,6 +185,17 @@ function plain({ failure, accepted, greeting }: Attempt): Diagnosis {
       "reached from this host";
   return connection(`${why}; tried again meanwhile`);
 }
+
+/** What a connection is ended by from the other side. */
+const HUNG_UP = new Set(["ECONNRESET", "EPIPE", "EBADF"]);
+
+const HANGS_UP =
+  "it takes connections and closes them at once. See whether that is the port of a " +
+  "nats-server for clients, and its log; tried again meanwhile";
+
+const HANGS_UP_LATER =
+  "it greets and then closes the connection. Its log says why; it may have as many " +
+  "connections as it takes (max_connections); tried again meanwhile";
 
 /** It waits for us, or for nobody: nothing tells these apart. */
 const SILENT =

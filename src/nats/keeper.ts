@@ -3,9 +3,10 @@
  * says what is wrong meanwhile. It never gives up, and nothing else waits for it.
  * @module
  */
-import { explainInspection, type Inspection } from "./buckets.ts";
+import type { Inspection } from "./buckets.ts";
 import { connectionLost } from "./dial_failure.ts";
 import { Dialer } from "./dialer.ts";
+import { explainInspection } from "./inspection_failure.ts";
 import type { Link } from "./link.ts";
 import type { CreatedBucket, Drift, NatsListener, NatsStats, Problem } from "./listener.ts";
 import { LOOK_FAULT_MS, LOOK_RETRY_MS, Lookout } from "./lookout.ts";

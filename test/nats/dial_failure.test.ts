@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import type { CredentialFiles } from "../../src/nats/options.ts";
+import { Admin } from "../support/admin.ts";
 import { makeAuthority } from "../support/certificate.ts";
 import { freePort, NatsServer } from "../support/nats.ts";
 import { Subject } from "../support/recorder.ts";
@@ -151,9 +152,11 @@ describe("our own files", () => {
 async function listening(
   greeting: string,
   answer = "",
+  hangsUp = false,
 ): Promise<Disposable & { url: string }> {
   const server: Server = createServer((socket) => {
     socket.on("error", () => {});
+    if (hangsUp) return void socket.end();
     socket.write(greeting);
     socket.once("data", () => socket.end(answer));
   });
@@ -167,7 +170,22 @@ describe("what is no nats-server", () => {
     using mail = await listening("220 mail.example ESMTP\r\n");
     const { check, message } = await told([mail.url]);
     expect(check).toBe("protocol");
-    expect(message).toMatch(/no nats-server\. Correct host and port in --nats/);
+    expect(message).toMatch(/no nats-server, .*Correct host and port in --nats/);
+  }, TEST_MS);
+
+  test("its port for leaf nodes", async () => {
+    const port = await freePort();
+    await using _ = await NatsServer.start({ config: `leafnodes { listen: "127.0.0.1:${port}" }` });
+    const { message } = await told([`nats://127.0.0.1:${port}`]);
+    // Told so, or with the connection reset before that is read.
+    expect(message).toMatch(/port for clients|port of a nats-server for clients/);
+  }, TEST_MS);
+
+  test("something that hangs up", async () => {
+    using mute = await listening("", "", true);
+    const { check, message } = await told([mute.url]);
+    expect(check).toBe("connection");
+    expect(message).toMatch(/closes them at once\. See whether that is the port of a nats-server/);
   }, TEST_MS);
 
   test("the port of its monitoring", async () => {
@@ -217,3 +235,12 @@ test(
   },
   TEST_MS,
 );
+
+test("a server that has as many connections as it takes", async () => {
+  await using server = await NatsServer.start({ config: "max_connections: 1" });
+  await using first = await Admin.connect(server.url);
+  const { check, message } = await told([server.url]);
+  expect(check).toBe("connection");
+  expect(message).toMatch(/greets and then closes the connection.*max_connections/);
+  expect(first.nc.isClosed()).toBe(false);
+}, TEST_MS);

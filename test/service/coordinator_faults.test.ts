@@ -5,7 +5,7 @@
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { Admin } from "../support/admin.ts";
-import { NatsServer } from "../support/nats.ts";
+import { NatsCluster, NatsServer } from "../support/nats.ts";
 import { Operator } from "../support/operator.ts";
 import { RealAgent, refusal, runClient } from "../support/real_agent.ts";
 import { until } from "../support/wait.ts";
@@ -201,6 +201,24 @@ describe.concurrent("what is told of a coordinator that fails", () => {
     },
     TEST_MS,
   );
+
+  test("a majority that is gone, though nobody asks for a guard", async () => {
+    await using cluster = await NatsCluster.start();
+    await using agent = await RealAgent.start({ node: "alpha", nats: cluster.urls.join(",") });
+    await isWell(agent);
+    const [first, second] = cluster.servers;
+    await Promise.all([first!.kill(), second!.kill()]);
+    // Those that are left know only after a while, and an agent of theirs looks each minute.
+    await until(
+      "it is told",
+      () => problems(agent, "coordinator").some(({ message }) => /has no leader/.test(message)),
+      100_000,
+    );
+    expect(await check(agent)).toMatch(/^unhealthy; coordinator: /);
+    await Promise.all([first!.restart(), second!.restart()].map((each) => each.catch(() => {})));
+    await cluster.healthy();
+    await isWell(agent);
+  }, 2 * TEST_MS);
 
   test("credentials that expire: the last line says so", async () => {
     const operator = new Operator();
