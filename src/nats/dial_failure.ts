@@ -194,8 +194,8 @@ const HANGS_UP =
   "nats-server for clients, and its log; tried again meanwhile";
 
 const HANGS_UP_LATER =
-  "it greets and then closes the connection. Its log says why; it may have as many " +
-  "connections as it takes (max_connections); tried again meanwhile";
+  "it greets and then closes the connection. Its log says why: this is not its " +
+  "port for clients, or it has as many connections as it takes (max_connections); tried again meanwhile";
 
 /** It waits for us, or for nobody: nothing tells these apart. */
 const SILENT =
