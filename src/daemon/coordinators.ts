@@ -176,8 +176,8 @@ function natsListener(
       log.event("warn", "bucket_remade", { message: REMADE });
       agent().onBucketRemade();
     },
-    onDenied(denied) {
-      agent().health.report("permissions", denied?.message ?? null);
+    onDenied(denied, news) {
+      agent().health.report("permissions", denied?.message ?? null, news);
     },
     onTenure(store, record, revision) {
       agent().onTenure(store, record, revision);

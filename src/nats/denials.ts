@@ -70,13 +70,15 @@ interface Need {
 /** What is denied on the connections to one coordinator. */
 export class Denials {
   readonly #needs: readonly Need[];
-  readonly #tell: (finding: Finding | null) => void;
+  readonly #tell: (finding: Finding | null, news: boolean) => void;
   #told: string | undefined = undefined;
+  /** The permissions that are lacking, as told last. */
+  #lacking = "";
   /** Nothing is told before all is known. */
   #probing = false;
 
-  /** @param tell called with each new {@linkcode finding} */
-  constructor(bucket: string, tell: (finding: Finding | null) => void) {
+  /** @param tell called with each new {@linkcode finding}; `news`: not only in other words */
+  constructor(bucket: string, tell: (finding: Finding | null, news: boolean) => void) {
     this.#tell = tell;
     const tenures = tenuresOf(bucket);
     this.#needs = [
@@ -89,7 +91,7 @@ export class Denials {
 
   /** What is denied now, in words; null where nothing is. */
   get finding(): Finding | null {
-    const denied = this.#needs.filter((need) => need.denied || need.subjects.size > 0);
+    const denied = this.#denied();
     if (denied.length === 0) return null;
     const what = denied.map((need) => `${named(need)} (${need.without})`).join(" and ");
     const grant = denied.map(({ subject }) => subject).join(", ");
@@ -100,14 +102,12 @@ export class Denials {
     };
   }
 
-  /**
-   * Why a request on the subject fails, in words; notes it. It is told after the next
-   * {@linkcode probe}, which finds out whether more than this subject is denied.
-   */
+  /** Why a request on the subject fails, in words; notes it. */
   note(denial: Denial): string {
     const { operation, subject } = denial;
     const need = operation === "publish" && this.#needs.find((each) => each.covers(subject));
     if (need && need.subjects.size < MAX_KEPT) need.subjects.add(subject);
+    this.#tellNews();
     return explainDenial(denial);
   }
 
@@ -146,11 +146,19 @@ export class Denials {
     this.#tellNews();
   }
 
+  #denied(): Need[] {
+    return this.#needs.filter((need) => need.denied || need.subjects.size > 0);
+  }
+
   #tellNews(): void {
     const { finding } = this;
     if (this.#probing || finding?.message === this.#told) return;
     this.#told = finding?.message;
-    this.#tell(finding);
+    // First a request is denied, then the probe finds out that all like it are.
+    const lacking = this.#denied().map(({ subject }) => subject).join();
+    const news = lacking !== this.#lacking;
+    this.#lacking = lacking;
+    this.#tell(finding, news);
   }
 }
 

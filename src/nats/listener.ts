@@ -72,9 +72,9 @@ export interface NatsListener extends CoordinatorListener {
   onBucketRemade(): void;
   /**
    * The server does not let us do what an agent has to; null: it does again. Requests that were denied
-   * are unknown at once.
+   * are unknown at once. `news`: other permissions are lacking than before.
    */
-  onDenied(denied: Finding | null): void;
+  onDenied(denied: Finding | null, news: boolean): void;
 }
 
 /** The connection as it is now. */

@@ -65,7 +65,7 @@ export class Lookout implements SessionHooks {
     this.#listener = listener;
     this.#pause = keeper.pause;
     this.#onAnswered = keeper.onAnswered;
-    this.#denials = new Denials(options.bucket, (denied) => listener.onDenied(denied));
+    this.#denials = new Denials(options.bucket, (...told) => listener.onDenied(...told));
   }
 
   /** Another connection: what was denied on the last one may be allowed on it. */
