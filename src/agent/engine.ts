@@ -28,6 +28,7 @@ export interface EngineHooks {
   perform(slot: Slot, effect: CallerEffect): void;
   /** An event of the store was handled. */
   handled(slot: Slot): void;
+  /** Nothing needs the store any more; what is asked of it later concerns another slot. */
   forgotten(slot: Slot): void;
 }
 
@@ -86,9 +87,10 @@ export class Engine {
     return this.#alarm.overdueMs;
   }
 
-  /** Whether all were ticked that are due, but for what timers are always late by. */
-  get isTimely(): boolean {
-    return this.overdueMs <= this.#context.timing.ttlMs / 400;
+  /** Whether every hold lasts for long enough that clients may be told to count on it. */
+  get mayVouch(): boolean {
+    const nowMs = this.#ports.clock.bootMs();
+    return this.#tally.nearest.isFar(this.slots.values(), nowMs, this.#context);
   }
 
   /** How many stores are what; `mute`: none counts as held. */
@@ -244,7 +246,7 @@ export class Engine {
     this.#refusing = reason;
   }
 
-  /** Lets go of timer and locks. */
+  /** Lets go of timer and locks at once. */
   close(): void {
     this.#alarm.close();
     for (const slot of this.slots.values()) this.#world.close(slot);
