@@ -139,7 +139,7 @@ function tlsFailure(
   if (wantsOurs && !timedOut) {
     return tls(files.tlsCert === undefined ? OURS_WANTED : oursRefused(files));
   }
-  return code === "" || timedOut ? null : tls(
+  return code === "" || timedOut || HUNG_UP.has(code) ? null : tls(
     `TLS could not be agreed upon (${code}). See the tls block of the nats-server, and its log`,
   );
 }
@@ -153,8 +153,9 @@ const OURS_WANTED =
   "and its key by --tls-key";
 
 function oursRefused({ tlsCert }: CredentialFiles): string {
-  return `it does not accept our certificate ${tlsCert} (--tls-cert). It must be of the authority in ` +
-    "the server's ca_file, be valid now, and be made for clients; the server's log says what it lacks";
+  return `it ends the connection after it has seen our certificate ${tlsCert} (--tls-cert), so it seems ` +
+    "not to accept it. That must be of the authority in the server's ca_file, be valid now, and be made " +
+    "for clients; the server's log says what it lacks";
 }
 
 function tls(words: string): Diagnosis {

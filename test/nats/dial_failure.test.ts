@@ -97,7 +97,7 @@ describe("a server with TLS that cannot be used", () => {
     const foreign = another.issue("agent");
     const given = { tlsCert: await file(foreign.cert), tlsKey: await file(foreign.key) };
     const { message } = await told([tlsUrl(server)], { tlsCa: ca, ...given });
-    expect(message).toMatch(/does not accept our certificate \S+ \(--tls-cert\).*ca_file/);
+    expect(message).toMatch(/seen our certificate \S+ \(--tls-cert\).*ca_file/);
   }, TEST_MS);
 
   test("that has none", async () => {
