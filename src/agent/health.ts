@@ -14,11 +14,10 @@ const MAX_NAMED = 3;
 
 /** What is wrong with some stores, and what to do about it. */
 const ADVICE = {
-  duplicate_node: (stores: string, rival: string | null) =>
-    `another agent uses this node's name${
-      rival === null ? "" : ` (${rival})`
-    } and holds ${stores}; ` +
-    "give each host a name of its own (--node)",
+  duplicate_node: (stores: string, rival: string | null) => {
+    const who = rival === null ? "another agent" : `another agent (${rival})`;
+    return `${who} uses this node's name and holds ${stores}; give each host a name of its own (--node)`;
+  },
   epoch: (stores: string) =>
     `the coordinator has gone back in time for ${stores}: it gave an epoch below a recorded one; ` +
     "restore its data, or delete the tenure records of these stores once no write of the newer " +

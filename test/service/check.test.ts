@@ -153,9 +153,15 @@ describe.concurrent("--check", () => {
     await fails(
       agent,
       "duplicate_node",
-      new RegExp(`\\(incarnation ${incarnation}\\) and holds two; ${name}`),
+      new RegExp(
+        `agent \\(incarnation ${incarnation}\\) uses this node's name and holds two; ${name}`,
+      ),
     );
-    await fails(clone, "duplicate_node", new RegExp(`\\(http://first:1\\) and holds one; ${name}`));
+    await fails(
+      clone,
+      "duplicate_node",
+      new RegExp(`agent \\(http://first:1\\) uses this node's name and holds one; ${name}`),
+    );
     const guarded = await runClient(clone, ["guard", "one", "--", "true"]);
     expect(guarded.stderr).toContain("calls itself alpha, too (http://first:1), holds it");
     // As the manual has it: the clone gets a name of its own, and forgets what is not its own.
