@@ -14,11 +14,12 @@ import type { TenureRecord } from "../lease/tenure.ts";
 import { Asking } from "./asking.ts";
 import { Callers } from "./callers.ts";
 import { type Drained, Drains } from "./drain.ts";
-import { type CallerEffect, Engine } from "./engine.ts";
+import type { CallerEffect } from "./effects.ts";
+import { Engine } from "./engine.ts";
 import { Health } from "./health.ts";
 import { Newcomers } from "./newcomers.ts";
 import { Slices } from "./slices.ts";
-import { hear, type Slot } from "./slot.ts";
+import { bearingOf, hear, type Slot } from "./slot.ts";
 import type {
   AgentOptions,
   AgentPorts,
@@ -61,7 +62,10 @@ export class Agent {
     this.#engine = new Engine(options, ports, {
       perform: (slot, effect) => this.#perform(slot, effect),
       added: (slot) => this.drains.added(slot),
-      forgotten: (slot) => this.#newcomers.forgotten(slot),
+      forgotten: (slot) => {
+        this.health.forget(slot.store.code);
+        this.#newcomers.forgotten(slot);
+      },
       handled: (slot) => {
         this.drains.notice(slot);
         this.#watches.notice(slot);
@@ -69,14 +73,10 @@ export class Agent {
     });
     this.#newcomers = new Newcomers(this.#engine, options.maxStores);
     const slices = new Slices(ports, { lateMs: () => this.#engine.overdueMs });
-    const stores = { engine: this.#engine, newcomers: this.#newcomers, slices };
+    const { clock } = ports;
+    const stores = { engine: this.#engine, newcomers: this.#newcomers, slices, clock };
     this.watching = new Watching(stores, this.#watches, ports.timers);
-    this.asking = new Asking({
-      ...stores,
-      callers: this.#callers,
-      clock: ports.clock,
-      mute: () => this.#mute,
-    });
+    this.asking = new Asking({ ...stores, callers: this.#callers, mute: () => this.#mute });
     this.drains = new Drains(this.#engine, ports, options.drainMs);
   }
 
@@ -90,10 +90,10 @@ export class Agent {
     this.#engine.setConnected(connected);
   }
 
-  /** Why the coordinator cannot be used now; null where it can. */
-  setProblem(problem: string | null): void {
+  /** Why the coordinator cannot be used now, and whether it is news; null where it can. */
+  setProblem(problem: string | null, news = true): void {
     this.#engine.setDownReason(problem ?? undefined);
-    this.health.report("coordinator", problem);
+    this.health.report("coordinator", problem, news);
   }
 
   /** Nothing is granted while the bucket contradicts us; null: it is put right. */
@@ -278,7 +278,7 @@ export class Agent {
   #perform(slot: Slot, effect: CallerEffect): void {
     switch (effect.type) {
       case "note":
-        this.health.note(slot.store.code, effect.note);
+        this.health.note(slot.store.code, effect.note, bearingOf(slot));
         this.#ports.observer.note(slot.store.code, effect.note);
         if (effect.note.type === "released") this.drains.released(slot, effect.note.deleted);
         return;

@@ -6,7 +6,7 @@
 import type { Refusal } from "../lease/errors.ts";
 import * as refuse from "../lease/refusals.ts";
 import type { StoreEvent } from "../lease/store_events.ts";
-import type { CallerEffect } from "./engine.ts";
+import type { CallerEffect } from "./effects.ts";
 import { type GuardEntry, Requests } from "./requests.ts";
 import type { Slot } from "./slot.ts";
 import type {

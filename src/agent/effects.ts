@@ -7,7 +7,7 @@ import type { LeaseEvent } from "../lease/state.ts";
 import type { LockRefusal, StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import type { Outcome, TenureRead } from "../ports/coordinator.ts";
 import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
-import { type LockFound, onDiskOf, probeLock } from "./lock_probe.ts";
+import { failureOf, onDiskOf, probeLock } from "./lock_probe.ts";
 import type { Slot, SlotLock } from "./slot.ts";
 import type { AgentOptions, AgentPorts } from "./types.ts";
 import { Window } from "./window.ts";
@@ -40,6 +40,12 @@ export type WorldEffect = Extract<
       | "probe_lock"
       | "write_fence";
   }
+>;
+
+/** Effects that concern callers and watchers, not the world. */
+export type CallerEffect = Exclude<
+  StoreEffect,
+  WorldEffect | { type: "wake" | "defer" | "probe_lock" }
 >;
 
 /** Carries effects out. */
@@ -271,10 +277,6 @@ export class World {
   #fence(slot: Slot, lockId: number, fence: Fence): string | null {
     return this.#held(slot, lockId)?.writeFence(fence) ?? null;
   }
-}
-
-function failureOf(found: LockFound | null): LockRefusal | null {
-  return found?.kind === "error" || found?.kind === "unknown_store" ? found : null;
 }
 
 function locksOf(slot: Slot): Map<number, SlotLock> {

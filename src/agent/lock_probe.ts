@@ -2,7 +2,7 @@
  * A look at whether a store's lock is free.
  * @module
  */
-import type { OnDisk } from "../lease/store_events.ts";
+import type { LockRefusal, OnDisk } from "../lease/store_events.ts";
 import type { Fence, LockFailure, LockFiles } from "../ports/lock_file.ts";
 
 /** What may come of trying to lock a file. */
@@ -36,4 +36,9 @@ export function probeLock(
   });
   cancel();
   return found;
+}
+
+/** Why the file cannot be used, by whomever; null: it can, for all that was found. */
+export function failureOf(found: LockFound | null): LockRefusal | null {
+  return found?.kind === "error" || found?.kind === "unknown_store" ? found : null;
 }

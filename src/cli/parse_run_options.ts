@@ -4,6 +4,7 @@
  */
 import { hostname } from "node:os";
 import { isAbsolute, resolve } from "node:path";
+import { isReason } from "../lease/reason.ts";
 import { usage } from "./failure.ts";
 import { FlagValues } from "./flag_values.ts";
 import type { Env, RawFlags } from "./flag_values.ts";
@@ -79,6 +80,9 @@ export function runOptionsOf(flags: FlagValues, surroundings: Surroundings): Run
 function coordinatorOf(flags: FlagValues): NatsOptions | StandaloneOptions {
   const urls = flags.list("nats");
   const reason = flags.text("standalone")?.trim() ?? null;
+  if (reason !== null && !isReason(reason)) {
+    throw usage(`${flags.sourceOf("standalone")} needs a reason: why there is no coordinator.`);
+  }
   if (urls !== null && reason !== null) {
     throw usage(
       `${flags.sourceOf("nats")} and ${flags.sourceOf("standalone")} contradict each other: ` +

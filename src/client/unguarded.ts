@@ -3,15 +3,9 @@
  * @module
  */
 import process from "node:process";
+import { isReason } from "../lease/reason.ts";
 import { InvalidError } from "./errors.ts";
 import { type Grant, mintToken, type Program, type Token } from "./token.ts";
-
-/**
- * What nobody sees, and what makes a reason: a letter or a digit of any script. Some letters are not seen,
- * either.
- */
-const UNSEEN = /\p{Default_Ignorable_Code_Point}/gu;
-const SAYS_SOMETHING = /[\p{L}\p{N}]/u;
 
 /** No more reasons than this are told apart; a reason is a sentence in the source, not data. */
 const MAX_REASONS = 1_000;
@@ -29,7 +23,7 @@ let total = 0;
  */
 export function unguarded(reason: string): Token {
   const why = typeof reason === "string" ? reason.trim() : "";
-  if (!SAYS_SOMETHING.test(why.replaceAll(UNSEEN, ""))) {
+  if (!isReason(why)) {
     throw new InvalidError("Cannot go unguarded without a reason: say why no lease is needed here");
   }
   total++;

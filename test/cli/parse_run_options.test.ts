@@ -63,6 +63,7 @@ test("parseRunOptions() refuses neither and both of --nats and --standalone", ()
   expect(refusal({ ...NATS, standalone: "alone" })).toContain("--nats and --standalone contradict");
   expect(refusal(NATS, { ZIT_AGENT_STANDALONE: "alone" })).toContain("ZIT_AGENT_STANDALONE");
   expect(refusal({ standalone: "  " })).toContain("--standalone is empty");
+  expect(refusal({ standalone: "\u200b" })).toContain("--standalone needs a reason");
 });
 
 test("parseRunOptions() never repeats credentials that were put into a URL", () => {

@@ -178,9 +178,12 @@ describe("a token", () => {
         Class.prototype,
         Object.getOwnPropertyDescriptors(public_),
       ),
+      // deno-lint-ignore zit/no-token-cast
       "a structured clone": structuredClone(real),
       "what JSON gives back": JSON.parse(JSON.stringify(real)),
+      // deno-lint-ignore zit/no-token-cast
       "an heir": Object.create(real),
+      // deno-lint-ignore zit/no-token-cast
       "a proxy": new Proxy(real, {}),
     };
   }

@@ -114,7 +114,7 @@ describe("while the agent stands still", () => {
     PATIENCE_MS,
   );
 
-  test("verify() throws LostError at the deadline", async () => {
+  test("verify() throws LostError at the deadline (kubernetes#65094)", async () => {
     const error = await failure(guard(async (token) => {
       await token.verify();
       freezeProcess(host.pid);

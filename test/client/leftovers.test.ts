@@ -93,7 +93,7 @@ describe("a process that write() leaves behind in its group", () => {
     ["in order", "exit", {}],
     ["by force where it does not heed that", ":", {}],
     ["in order, with passLock", "exit", { passLock: AGENT }],
-  ])("has ended before the next guard begins: %s", async (_how, trap, options) => {
+  ])("has ended before the next guard begins: %s (consul#2022)", async (_how, trap, options) => {
     const file = pidFile();
     let [pid, wasAlive, overlapped] = [0, false, true];
     const first = agent.guard("one", options, async (token) => {

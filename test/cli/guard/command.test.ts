@@ -277,8 +277,10 @@ test("guard --unguarded runs with no agent, says so, and sets only the reason", 
   });
   expect(result.stdout.split("\n").filter((line) => line.startsWith("ZIT_")))
     .toEqual(["ZIT_LEASE_UNGUARDED=repair"]);
-  const empty = ["guard", "store", "--unguarded", " ", "--", "true"];
-  expect((await runAgent(empty)).exit).toBe(64);
+  for (const empty of [" ", "\u200b"]) {
+    const { exit } = await runAgent(["guard", "store", "--unguarded", empty, "--", "true"]);
+    expect(exit).toBe(64);
+  }
 });
 
 test("guard() keeps the watchdog clear of the lock and of the caller's descriptors", async () => {
