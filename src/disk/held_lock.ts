@@ -2,12 +2,13 @@
  * A locked file.
  * @module
  */
-import { closeSync, ftruncateSync, readSync, writeSync } from "node:fs";
+import { closeSync, ftruncateSync } from "node:fs";
 import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
 import { reasonOf } from "../sys/errno.ts";
+import { FileBuffer, isNamedBy } from "../sys/file.ts";
 import { tryFlock } from "../sys/flock.ts";
 import { formatFence, MAX_LINE_BYTES, parseFence, parseWholeFence } from "./fence.ts";
-import { names, type OpenFile } from "./open_lock_file.ts";
+import type { OpenFile } from "./open_lock_file.ts";
 
 /**
  * Holds the lock on `file` until closed. It is never closed by the garbage collector: forgetting a
@@ -36,7 +37,7 @@ export class FlockHeldLock implements HeldLock {
   current(): boolean {
     if (this.#closed) return false;
     try {
-      return names(this.path, this.#file);
+      return isNamedBy(this.path, this.#file);
     } catch {
       return false; // a directory above it cannot be searched any more: nobody can say it is the one
     }
@@ -55,15 +56,16 @@ export class FlockHeldLock implements HeldLock {
     const cannot = `Cannot write the fence of store ${fence.store} into ${this.path}`;
     // The number may name another file by now.
     if (this.#closed) return `${cannot}: the lock was given back`;
-    const block = formatFence(fence);
-    if (!block) {
+    const length = formatFence(fence, draft.bytes);
+    if (length === 0) {
       return `${cannot}: it is longer than ${MAX_LINE_BYTES} bytes; shorten the node name`;
     }
     try {
-      const written = writeSync(this.fd, block, 0, block.byteLength, 0);
-      if (written !== block.byteLength) return `${cannot}: the disk is full; free some space`;
-      if (this.#size > block.byteLength) ftruncateSync(this.fd, block.byteLength);
-      this.#size = block.byteLength;
+      if (draft.writeTo(this.fd, length) !== length) {
+        return `${cannot}: the disk is full; free some space`;
+      }
+      if (this.#size > length) ftruncateSync(this.fd, length);
+      this.#size = length;
       return null;
     } catch (error) {
       return `${cannot}: ${reasonOf(error)}; free some space or mend the disk`;
@@ -90,12 +92,13 @@ export interface Moved {
  */
 export function lockOpenFile(path: string, file: OpenFile): HeldLock | LockFailure | Moved {
   if (!tryFlock(file.fd)) return { kind: "busy", fence: peekFence(file.fd) };
-  if (!names(path, file)) return { kind: "moved" };
+  if (!isNamedBy(path, file)) return { kind: "moved" };
   return new FlockHeldLock(path, file, readFence(file.fd));
 }
 
-/** For reads of which nothing is kept. */
-const buffer = Buffer.alloc(MAX_LINE_BYTES);
+/** For reads of which nothing is kept, and for what is written at once. */
+const found = new FileBuffer(MAX_LINE_BYTES);
+const draft = new FileBuffer(MAX_LINE_BYTES);
 
 /** What the file says, read by whoever has it locked. */
 function readFence(fd: number): Fence | null {
@@ -117,5 +120,5 @@ function peekFence(fd: number): Fence | null {
 
 /** The file's first bytes, good until the next read. */
 function view(fd: number): Buffer {
-  return buffer.subarray(0, readSync(fd, buffer, 0, MAX_LINE_BYTES, 0));
+  return found.bytes.subarray(0, found.readFrom(fd));
 }
