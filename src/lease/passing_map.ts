@@ -6,6 +6,9 @@
 /** How many entries are added before the storage is made anew; copying those that are there is nothing then. */
 const RENEW_AFTER = 256;
 
+/** The same while there are none to be copied: about as many as fill the smallest table. */
+const RENEW_EMPTY_AFTER = 8;
+
 /**
  * A `Map` for entries that come and go. The engine's own takes another table whenever deleted entries
  * fill the old one, and the old one refers to the new, for iterators that are still at it. So once a
@@ -16,8 +19,12 @@ const RENEW_AFTER = 256;
  * Whoever iterates over it sees what is deleted meanwhile, or not, and what is added, or not.
  */
 export class PassingMap<K, V> {
-  #map = new Map<K, V>();
+  #map: Map<K, V>;
   #added = 0;
+
+  constructor(entries: Iterable<readonly [K, V]> = []) {
+    this.#map = new Map(entries);
+  }
 
   get size(): number {
     return this.#map.size;
@@ -32,7 +39,8 @@ export class PassingMap<K, V> {
   }
 
   set(key: K, value: V): void {
-    if (++this.#added > RENEW_AFTER && this.#added > this.#map.size) {
+    const { size } = this.#map;
+    if (++this.#added > (size === 0 ? RENEW_EMPTY_AFTER : RENEW_AFTER) && this.#added > size) {
       this.#map = new Map(this.#map);
       this.#added = 1;
     }
