@@ -25,7 +25,6 @@ export const SECTOR_BYTES = 512;
 export const MAX_LINE_BYTES = 4_096;
 
 const NEWLINE = 0x0a;
-const SPACE = 0x20;
 
 /** A complete epoch: followed by what ends a member, so that a cut number does not pass as a lower one. */
 const EPOCH = /"epoch"\s*:\s*(\d{1,16})\s*[,}]/g;
@@ -42,10 +41,7 @@ export function formatFence(fence: Fence, into: Buffer): number {
   const bytes = Buffer.byteLength(line);
   const length = Math.ceil((bytes + 1) / SECTOR_BYTES) * SECTOR_BYTES;
   if (length > MAX_LINE_BYTES) return 0;
-  into.write(line, 0, bytes);
-  into.fill(SPACE, bytes, length - 1);
-  into[length - 1] = NEWLINE;
-  return length;
+  return into.write(line + " ".repeat(length - 1 - bytes) + "\n");
 }
 
 /** What a lock file's first bytes say; null when they show no epoch. Never throws. */
