@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { fleet, guardOne, isRunning } from "../support/fleet.ts";
+import { freezeProcess } from "../support/freeze.ts";
 import { NatsServer } from "../support/nats.ts";
 import type { RealAgent } from "../support/real_agent.ts";
 import { reapDir } from "../support/reaper.ts";
@@ -103,7 +104,7 @@ test("the watchdog's decision stands as well, for the wrapper, too", async () =>
   await using alpha = await fleet(server.url, TTL_MS)("alpha");
   const { guard, pids, asked } = await startTree(alpha);
   await stall(alpha);
-  guard.kill("SIGSTOP");
+  freezeProcess(guard.pid);
   await asked();
   await recover(alpha);
   guard.kill("SIGCONT");

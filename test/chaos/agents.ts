@@ -5,6 +5,7 @@
  */
 import { existsSync, mkdirSync, openSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { freezeProcess } from "../support/freeze.ts";
 import { reap, reaped } from "../support/reaper.ts";
 import type { Host } from "./network.ts";
 import { Proxy } from "./proxies.ts";
@@ -125,7 +126,7 @@ export class ChaosAgent {
   }
 
   freeze(): void {
-    this.#process!.kill("SIGSTOP");
+    freezeProcess(this.#process!.pid);
     this.frozen = true;
   }
 

@@ -24,6 +24,7 @@ import {
   spawnProgram,
   TemporaryDirectory,
 } from "./support/server.ts";
+import { freezeProcess } from "../support/freeze.ts";
 
 function newServer(): SocketServer {
   return new SocketServer(
@@ -155,7 +156,7 @@ describe("SocketServer listen()", () => {
     using directory = new TemporaryDirectory();
     const path = join(directory.path, "agent.sock");
     const first = await serve(path);
-    process.kill(first.pid, "SIGSTOP");
+    freezeProcess(first.pid);
     expect((await failure(path)).pid).toBe(first.pid);
     await first.kill();
   });

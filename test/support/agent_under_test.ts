@@ -6,6 +6,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Order } from "./fake_agent.ts";
+import { freezeProcess } from "./freeze.ts";
 
 /** The program, as `scripts/build` makes it; `scripts/test` builds it first. */
 export const AGENT = join(import.meta.dir, "../../dist/agent");
@@ -65,7 +66,7 @@ export class FakeAgent {
 
   /** Stops it where it stands, as a machine does that hangs. */
   freeze(): void {
-    this.#process.kill("SIGSTOP");
+    freezeProcess(this.#process.pid);
   }
 
   /** A path in its directory. */

@@ -5,9 +5,14 @@ import { readdirSync, readFileSync } from "node:fs";
 export function freezeProcess(pid: number): void {
   process.kill(pid, "SIGSTOP");
   // The signal reaches a thread that runs only when that next enters the kernel.
-  const stands = (thread: string) => {
+  while (!readdirSync(`/proc/${pid}/task`).every((thread) => stands(pid, thread))) Bun.sleepSync(1);
+}
+
+function stands(pid: number, thread: string): boolean {
+  try {
     const stat = readFileSync(`/proc/${pid}/task/${thread}/stat`, "latin1");
     return /^[tTZX]/.test(stat.slice(stat.lastIndexOf(")") + 2));
-  };
-  while (!readdirSync(`/proc/${pid}/task`).every(stands)) Bun.sleepSync(1);
+  } catch {
+    return false; // it has just ended: another look tells which there are
+  }
 }

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { AgentError, type Connection, openConnection } from "../../src/client/mod.ts";
 import type { Kind } from "../../src/lease/errors.ts";
 import { AGENT, finish } from "./agent_under_test.ts";
+import { freezeProcess } from "./freeze.ts";
 import { reap, reapDir, reaped } from "./reaper.ts";
 import { until } from "./wait.ts";
 
@@ -140,8 +141,10 @@ export class RealAgent {
     return connection;
   }
 
+  /** Sends a signal; after SIGSTOP it stands still. */
   signal(signal: NodeJS.Signals): void {
-    this.#process.kill(signal);
+    if (signal === "SIGSTOP") freezeProcess(this.pid);
+    else this.#process.kill(signal);
   }
 
   /** Sends a signal and resolves with the exit status: 128 + n for a fatal signal. */

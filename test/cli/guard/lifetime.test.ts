@@ -12,6 +12,7 @@ import {
   until,
   untilLine,
 } from "../../support/agent_under_test.ts";
+import { freezeProcess } from "../../support/freeze.ts";
 
 const TTL_MS = 1_500;
 /** SIGKILL is sent at the deadline; a busy machine may take this long to carry it out. */
@@ -193,7 +194,7 @@ test("guard() stopped with its agent gone: the watchdog ends the command, the st
   await using agent = await FakeAgent.start(TTL_MS);
   const child = agent.spawn(["guard", "store", "--", "sh", "-c", STUBBORN]);
   const pids = await pidsOf(agent);
-  process.kill(child.pid, "SIGSTOP");
+  freezeProcess(child.pid);
   await agent.kill();
   await untilAllEnded(pids);
   process.kill(child.pid, "SIGCONT");
@@ -205,7 +206,7 @@ test("guard() stopped while the agent renews: the command lives on", async () =>
   const script = "echo $$ > pids; while [ ! -e finish ]; do sleep 0.02; done; exit 3";
   const child = agent.spawn(["guard", "store", "--", "sh", "-c", script]);
   const [pid] = await pidsOf(agent);
-  process.kill(child.pid, "SIGSTOP");
+  freezeProcess(child.pid);
   // Longer than the lease: only by asking the agent can the watchdog know that it goes on.
   await Bun.sleep(2_500);
   expect(isRunning(pid!)).toBe(true);

@@ -4,6 +4,7 @@ The format is described in ../README.md.
 """
 
 import fcntl
+import glob
 import json
 import os
 import re
@@ -148,10 +149,24 @@ class Exchange:
 
     def do_signal(self, step):
         os.kill(step["pid"], getattr(signal, step["signal"]))
+        while step["signal"] == "SIGSTOP" and not stands(step["pid"]):
+            time.sleep(0.001)
 
     def do_greater(self, step):
         if not step["greater"] > step["than"]:
             raise Mismatch(f"{step['greater']} is not greater than {step['than']}")
+
+
+def stands(pid):
+    """Whether each thread has stopped: one that runs gets the signal when it next enters the kernel."""
+    try:
+        for stat in glob.glob(f"/proc/{pid}/task/*/stat"):
+            with open(stat, encoding="latin-1") as file:
+                if file.read().rpartition(") ")[2][0] not in "tTZX":
+                    return False
+        return True
+    except (FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+        return False
 
 
 def is_free(path):

@@ -13,6 +13,7 @@ import { openSocket } from "../../../src/client/connect.ts";
 import { agentError } from "../../../src/client/errors.ts";
 import * as client from "../../../src/client/mod.ts";
 import { LineSplitter } from "../../../src/socket/lines.ts";
+import { freezeProcess } from "../../support/freeze.ts";
 
 /** As in the README. */
 const TIMEOUT_MS = 60_000;
@@ -129,6 +130,7 @@ class Replay {
 
   async step(step: Json): Promise<void> {
     if (step.remove !== undefined) return unlinkSync(this.#fill(step.remove));
+    if (step.signal === "SIGSTOP") return freezeProcess(this.#fill(step.pid));
     if (step.signal !== undefined) return void process.kill(this.#fill(step.pid), step.signal);
     if (step.lock !== undefined) return await this.#lock(this.#fill(step.lock), step.free);
     if (step.greater !== undefined) {

@@ -118,6 +118,33 @@ func (x *exchange) on(s step) (*client.Lines, string, error) {
 	return lines, name, err
 }
 
+// send sends a signal; a process that is to stop has stopped when it returns.
+func send(signal syscall.Signal, pid int) error {
+	if err := syscall.Kill(pid, signal); err != nil || signal != syscall.SIGSTOP {
+		return err
+	}
+	for !stands(pid) {
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// stands says whether each thread has stopped: one that runs gets the signal when it next enters the kernel.
+func stands(pid int) bool {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			return false
+		}
+		rest := string(stat[strings.LastIndex(string(stat), ")")+2:])
+		if !strings.ContainsRune("tTZX", rune(rest[0])) {
+			return false
+		}
+	}
+	return true
+}
+
 func (x *exchange) do(s step) error {
 	if path, is := s["lock"]; is {
 		return waitForLock(x.fill(path).(string), s["free"].(bool))
@@ -129,7 +156,7 @@ func (x *exchange) do(s step) error {
 		return x.descriptors[name.(string)].Close()
 	}
 	if name, is := s["signal"]; is {
-		return syscall.Kill(int(x.fill(s["pid"]).(float64)), signals[name.(string)])
+		return send(signals[name.(string)], int(x.fill(s["pid"]).(float64)))
 	}
 	if greater, is := s["greater"]; is {
 		a, b := x.fill(greater).(float64), x.fill(s["than"]).(float64)
