@@ -41,6 +41,7 @@ const RULES: Readonly<Record<string, Rule>> = {
       "src/socket/protocol",
       "src/socket/lines",
       "src/lease/errors.ts",
+      "src/lease/reason.ts",
       "src/lease/store_code.ts",
     ],
     packages: true,

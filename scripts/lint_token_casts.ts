@@ -1,28 +1,26 @@
 /**
- * A rule for `deno lint`: neither a cast nor an annotation makes a token. The compiler lets `{} as Token`
- * pass, as the language wants, and `any` as a Token by way of a variable; at run time both are
+ * A rule for `deno lint`: no cast, no annotation and no copy makes a token. The compiler lets `{} as
+ * Token` pass, as the language wants, and `any` as a Token by way of a variable; at run time all are
  * refused, but that is late to hear of it.
+ *
+ * It sees syntax, a file at a time: a token is what was declared as one there. What it cannot see is
+ * told in docs/client.md.
  *
  * In deno.json: `"lint": { "plugins": ["./node_modules/zit-lease-agent/dist/lint.js"] }`.
  * @module
  */
+import { at, nameOf, Names, type Node } from "./lint_token_names.ts";
 
-const MESSAGE = "Nothing but a guard makes a Token: the write will be refused when it runs";
-const HINT = "Pass on the token that guard() gives, or see unguarded()";
+const MESSAGE =
+  "Nothing but a guard makes a Token: of anything else, the write will be refused when it runs";
+const HINT =
+  "Pass on the token that guard() gives, with no cast and no annotation, or see unguarded()";
 
-/** As much of a syntax tree as is looked at. */
-interface Node {
-  readonly type: string;
-  readonly name?: string;
-  readonly typeAnnotation?: Node | null;
-  readonly typeName?: Node;
-  readonly right?: Node;
-  readonly property?: Node;
-  readonly callee?: Node;
-  readonly expression?: Node;
-  readonly id?: Node;
-  readonly init?: Node | null;
-}
+/** Calls that give what has a token's type, and is none. */
+const COPIERS = [
+  ...["Object.assign", "Object.create", "Object.setPrototypeOf"],
+  ...["structuredClone", "Proxy"],
+];
 
 /** What a rule may do. */
 interface Context {
@@ -30,39 +28,71 @@ interface Context {
 }
 
 /** The plugin, as `deno lint` loads it. */
-const plugin = {
-  name: "zit",
-  rules: {
-    "no-token-cast": {
-      create(context: Context) {
-        const report = (node: Node) => context.report({ node, message: MESSAGE, hint: HINT });
-        const checkCast = (node: Node) => {
-          if (isToken(node.typeAnnotation)) report(node);
-        };
-        return {
-          TSAsExpression: checkCast,
-          TSTypeAssertion: checkCast,
-          VariableDeclarator(node: Node) {
-            if (!isToken(node.id?.typeAnnotation?.typeAnnotation)) return;
-            if (node.init && !mayBeToken(node.init)) report(node.init);
-          },
-        };
-      },
+const plugin = { name: "zit", rules: { "no-token-cast": { create } } };
+
+/** Visits a file, and judges at its end: what is declared below may be used above. */
+function create(context: Context) {
+  const names = new Names();
+  const casts: Node[] = [];
+  const copies: Node[] = [];
+  const annotated: [type: Node | null, value: Node][] = [];
+  const assigned: [name: string | undefined, value: Node][] = [];
+
+  const give = (target: Node, value: unknown) => {
+    const given = at(value);
+    if (given) annotated.push([at(target, "typeAnnotation", "typeAnnotation"), given]);
+  };
+  const declareParameters = ({ params }: Node) => {
+    for (const each of params as Node[]) {
+      const parameter = at(each, "parameter") ?? each;
+      const target = at(parameter, "left") ?? parameter;
+      names.addVariable(target, at(parameter, "right"));
+      give(target, parameter.right);
+    }
+  };
+  const call = (node: Node) => {
+    const called = nameOf(node.callee);
+    if (called === "guard") (node.arguments as Node[]).forEach((each) => names.addGuarded(each));
+    const of = at(node, "callee", "object")?.name;
+    if (COPIERS.includes(of === undefined ? `${called}` : `${of}.${called}`)) copies.push(node);
+  };
+  const cast = (node: Node) => void casts.push(node);
+
+  return {
+    ImportSpecifier: (node: Node) => names.addType(at(node, "local")!.name!, at(node, "imported")!),
+    TSTypeAliasDeclaration: (node: Node) =>
+      names.addType(at(node, "id")!.name!, at(node, "typeAnnotation")!),
+    TSInterfaceDeclaration: (node: Node) => names.addType(at(node, "id")!.name!, node),
+    FunctionDeclaration: declareParameters,
+    FunctionExpression: declareParameters,
+    ArrowFunctionExpression: declareParameters,
+    VariableDeclarator(node: Node) {
+      names.addVariable(at(node, "id")!, at(node, "init"));
+      give(at(node, "id")!, node.init);
     },
-  },
-};
-
-/** `Token`, or `client.Token`. */
-function isToken(type: Node | null | undefined): boolean {
-  if (type?.type !== "TSTypeReference") return false;
-  return (type.typeName?.right ?? type.typeName)?.name === "Token";
-}
-
-/** What has a name has a type that was checked; of calls, one gives a token. */
-function mayBeToken(init: Node): boolean {
-  if (init.type === "AwaitExpression") return true;
-  if (init.type !== "CallExpression") return init.type === "Identifier";
-  return (init.callee?.property ?? init.callee)?.name === "unguarded";
+    PropertyDefinition: (node: Node) => give(node, node.value),
+    AssignmentExpression: (node: Node) =>
+      void assigned.push([at(node, "left")?.name, at(node, "right")!]),
+    CallExpression: call,
+    NewExpression: call,
+    TSAsExpression: cast,
+    TSTypeAssertion: cast,
+    TSTypePredicate: cast,
+    "Program:exit"() {
+      names.settle();
+      const wrong = new Set([
+        ...casts.filter((node) => names.makesToken(node.typeAnnotation)),
+        ...copies.filter((node) =>
+          (node.arguments as Node[]).some(({ name }) => names.isToken(name))
+        ),
+        ...annotated.filter(([type, value]) => names.makesToken(type) && names.mayBeAny(value))
+          .map(([, value]) => value),
+        ...assigned.filter(([name, value]) => names.isToken(name) && names.mayBeAny(value))
+          .map(([, value]) => value),
+      ]);
+      for (const node of wrong) context.report({ node, message: MESSAGE, hint: HINT });
+    },
+  };
 }
 
 export default plugin;

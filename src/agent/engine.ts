@@ -91,9 +91,10 @@ export class Engine {
     return this.#alarm.overdueMs;
   }
 
-  /** Whether all were ticked that are due, but for what timers are always late by. */
-  get isTimely(): boolean {
-    return this.overdueMs <= this.#context.timing.ttlMs / 400;
+  /** Whether every hold lasts for long enough that clients may be told to count on it. */
+  get mayVouch(): boolean {
+    const nowMs = this.#ports.clock.bootMs();
+    return this.#tally.nearest.isFar(this.slots.values(), nowMs, this.#context);
   }
 
   /** How many stores are what; `mute`: none counts as held. */

@@ -7,6 +7,7 @@ import type { LeaseContext } from "../lease/state.ts";
 import { PassingMap } from "../lease/passing_map.ts";
 import type { Standing } from "../lease/store.ts";
 import { renewalDueMs } from "../lease/timing.ts";
+import { Nearest } from "./nearest.ts";
 import type { Slot } from "./slot.ts";
 import type { Counts } from "./types.ts";
 
@@ -14,12 +15,14 @@ type Stores = Pick<Counts, "held" | "waiting" | "foreign">;
 
 /** The stores by their standing. */
 export class Tally {
+  readonly nearest = new Nearest();
   readonly #counts: Record<Standing, number> = { held: 0, waiting: 0, foreign: 0, none: 0 };
   /** Stores whose renewal is due and not acknowledged. */
   readonly #late = new PassingMap<Slot, null>();
 
   /** An event of the store was handled. */
   note(slot: Slot, nowMs: number, context: LeaseContext): void {
+    this.nearest.note(slot, context);
     const standing = slot.store.standing(nowMs, context);
     if (standing !== slot.standing) {
       this.#counts[slot.standing]--;

@@ -105,7 +105,7 @@ export function readHistory(
 ): void {
   coordinator.readHistory(store, (outcome) => {
     if (outcome.kind === "ok") answer.ok(outcome.value);
-    else answer.fail(refuse.cannotTell(store, reasonOf(outcome)));
+    else answer.fail(refuse.cannotTell(store, reasonOf(outcome), "held"));
   });
 }
 

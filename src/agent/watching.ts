@@ -8,7 +8,7 @@ import type { Engine } from "./engine.ts";
 import type { Client } from "./types.ts";
 import { MAX_WATCHES, type Watches } from "./watches.ts";
 
-/** How soon to look again whether everything due was told. */
+/** How soon to look again whether everything due was told, and may be counted on. */
 const LOOK_AGAIN_MS = 1;
 
 /** Begins and ends watches. */
@@ -45,11 +45,14 @@ export class Watching {
     return this.#watches.remove(client, subscription);
   }
 
-  /** Calls `done` once the client's watches were told every change that was due. */
+  /**
+   * Calls `done` once the client's watches were told every change that was due, and every hold lasts for
+   * as long as the client counts on it by this answer.
+   */
   whenTold(client: Client, done: () => void): void {
     const again = () => this.whenTold(client, done);
     if (client.congested) return client.onDrain(again);
-    const told = this.#engine.isTimely && !this.#watches.isBehind(client);
+    const told = this.#engine.mayVouch && !this.#watches.isBehind(client);
     return told ? done() : void this.#timers.after(LOOK_AGAIN_MS, again);
   }
 }

@@ -4,8 +4,9 @@
  */
 import { AgentError, AgentUnreachable, defaultSocketPath, openConnection } from "../client/mod.ts";
 import type { Connection } from "../client/mod.ts";
-import { isStoreCode } from "../lease/store_code.ts";
+import { isStoreCode, MAX_STORE_CODE_LENGTH } from "../lease/store_code.ts";
 import { Failure, usage } from "./failure.ts";
+import { shortened } from "./output.ts";
 import { refusalText } from "./refusal.ts";
 
 /** The socket that a command means. */
@@ -65,6 +66,11 @@ async function within<T>(ms: number, socket: string, answer: Promise<T>): Promis
 export function checkStore(store: string): void {
   if (isStoreCode(store)) return;
   throw usage(
-    `"${store}" is no store code: 1 to 128 letters, digits, _ or -, with . or / only between them.`,
+    `"${
+      shortened(store)
+    }" is no store code: 1 to ${MAX_STORE_CODE_LENGTH} letters, digits, _ or -, ` +
+      `with . or / only between them, and no - first${
+        store.length > MAX_STORE_CODE_LENGTH ? `; this has ${store.length}` : ""
+      }.`,
   );
 }

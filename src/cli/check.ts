@@ -47,5 +47,6 @@ Examples:
 
 Exit statuses:
   0   healthy
-  1   the agent answers, but could not guard writes now; each failing check is named
+  1   the agent answers, but could not guard writes now: each failing check is
+      named
   69  no agent`;

@@ -1,5 +1,6 @@
 /** The line of `agent --check`. */
 import type { StatusResult } from "../client/mod.ts";
+import { visible } from "../sys/visible.ts";
 import { counted } from "./output.ts";
 
 /** Failing checks and warnings by name, all in one line. */
@@ -10,7 +11,7 @@ export function checkLine({ healthy, node, checks, warnings, counts }: StatusRes
   return oneLine(parts.join("; "));
 }
 
-/** Messages can hold line breaks, which would make two lines of it. */
+/** Messages can hold line breaks, which would make two lines of it, and worse. */
 export function oneLine(text: string): string {
-  return text.replace(/\s+/g, " ");
+  return visible(text.replace(/\s+/g, " "));
 }

@@ -5,7 +5,7 @@ import type { Context } from "./context.ts";
 /** Defines `agent completions`. */
 export function defineCompletions(program: Command, _context: Context): void {
   program.command("completions")
-    .summary("print a script that completes this command line in a shell")
+    .summary("print a shell's completion script")
     .description("Prints a script that lets a shell complete commands and flags.")
     .usage("SHELL")
     .argument("<shell>", "bash, zsh or fish")

@@ -14,6 +14,8 @@ export const EXIT = {
   unavailable: 69,
   /** A fault of the program itself. */
   software: 70,
+  /** The result could not be written. */
+  output: 74,
   /** The lease went while the guarded command ran. */
   lost: 79,
   /** The guarded command was found but cannot be run. */

@@ -14,7 +14,7 @@ interface GuardOptions {
 /** Defines `agent guard`. */
 export function defineGuard(program: Command, context: Context): void {
   program.command("guard")
-    .summary("run a command that writes to a store, while this node may")
+    .summary("run a command that writes to a store")
     .description(DESCRIPTION)
     .usage("STORE [options] -- COMMAND [ARG…]")
     .argument("<store>", "the store's code")
@@ -25,13 +25,14 @@ export function defineGuard(program: Command, context: Context): void {
     .addOption(
       durationOption(
         "--kill-after <DUR>",
-        "time between SIGTERM and SIGKILL when the lease goes (default: a third of its TTL)",
+        "time between SIGTERM and SIGKILL when the lease goes (default: a third of its TTL; at most half)",
       ),
     )
     .option("--unguarded <REASON>", "run with no lease and no agent; why that is right")
     .option("--socket <PATH>", "the agent's socket")
     .addHelpText("after", HELP)
     .action(async (store: string, command: string[], options: GuardOptions) => {
+      await checkDashes(command, options);
       const { guard } = await import("./guard/guard.ts");
       context.exit = await guard({
         store,
@@ -43,40 +44,63 @@ export function defineGuard(program: Command, context: Context): void {
     });
 }
 
+/**
+ * What stands behind `--` is the command, all of it and nothing else: a word too many before it, or an
+ * option that took `--` for its value, must not change what is run, or how.
+ */
+async function checkDashes(command: readonly string[], options: GuardOptions): Promise<void> {
+  const dashes = process.argv.indexOf("--");
+  const { usage } = await import("./failure.ts");
+  if (options.unguarded === "--") throw usage("--unguarded needs a reason before `--`.");
+  if (dashes >= 0 && process.argv.length - dashes - 1 !== command.length) {
+    throw usage(
+      `Put one store before \`--\`, and the command behind it: "${command[0]}" is neither.`,
+    );
+  }
+}
+
 const DESCRIPTION =
   "Runs COMMAND once this node holds the store's lease, nobody else on this host writes to the " +
   "store, and the store's lock file is locked. The exit status is COMMAND's own.";
 
 const HELP = `
-COMMAND runs in a process group of its own and keeps stdin, stdout, stderr and the terminal; signals
-go through to it. When its lease goes, its processes get SIGTERM in time and SIGKILL at the deadline,
-and the exit status is 79; so they do if \`agent guard\` itself is killed. Once asked to end, they are
-ended, even if the lease is renewed after all. When COMMAND ends but leaves processes running, these
-keep the lock (the store stays busy on this host), but no lease.
+COMMAND runs in a process group of its own and keeps stdin, stdout, stderr and
+the terminal; signals go through to it. When its lease goes, its processes get
+SIGTERM in time and SIGKILL at the deadline, and the exit status is 79; so they
+do if \`agent guard\` itself is killed. Once asked to end, they are ended, even
+if the lease is renewed after all. When COMMAND ends but leaves processes
+running, these keep the lock (the store stays busy on this host), but no lease.
 
-Not found, and so not ended: with no cgroup v2 that the caller may use, and \`agent guard\` killed as
-well, a process that left its process group, its parents and its environment, and closed the lock (or
-runs under --shared); and what others run for COMMAND (systemd-run, containers, other hosts). Not ended
-without a cgroup: a process of another user, which the caller may not signal; it is named.
+Not found, and so not ended: with no cgroup v2 that the caller may use, and
+\`agent guard\` killed as well, a process that left its process group, its
+parents and its environment, and closed the lock (or runs under --shared); and
+what others run for COMMAND (systemd-run, containers, other hosts). Not ended
+without a cgroup: a process of another user, which the caller may not signal;
+it is named.
 
 COMMAND's environment:
-  ZIT_LEASE_STORE, ZIT_LEASE_NODE   the store, and this node's name
-  ZIT_LEASE_EPOCH                   fencing token: grows each time the store changes hands
-  ZIT_LEASE_TOKEN                   for \`agent verify\`, right before a write becomes visible
-  ZIT_LEASE_LOCK_FD                 the descriptor that holds the lock; leave it open
-  ZIT_LEASE_GUARDS                  marks by which a guard finds its processes
-  ZIT_LEASE_UNGUARDED               why it runs unguarded: with --unguarded, and none of the others;
-                                    under a standalone agent, and all of the others
-  ZIT_AGENT_SOCKET                  the agent's socket
+  ZIT_LEASE_STORE      the store
+  ZIT_LEASE_NODE       this node's name
+  ZIT_LEASE_EPOCH      fencing token: grows each time the store changes hands
+  ZIT_LEASE_TOKEN      for \`agent verify\`, right before a write becomes visible
+  ZIT_LEASE_LOCK_FD    the descriptor that holds the lock; leave it open
+  ZIT_LEASE_GUARDS     marks by which a guard finds its processes
+  ZIT_LEASE_UNGUARDED  why it runs unguarded: with --unguarded, and none of the
+                       others; under a standalone agent, and all of the others
+  ZIT_AGENT_SOCKET     the agent's socket
 
 Examples:
   $ agent guard my-project -- zit add file.txt
-  $ agent guard my-project --wait 30s -- sh -c 'make-changes && agent verify && publish'
+  $ agent guard my-project --wait 30s -- sh -c 'make && agent verify && publish'
   $ agent guard my-project --wait-lease --wait 2m -- nightly-job
 
-Exit statuses, besides COMMAND's own (128+n when signal n ended it; 126 and 127 as shells do):
-  64  used wrongly             69  agent or coordinator not reachable
-  66  no such store directory  75  another node holds it, not your turn, grace, agent stopping
-  76  disk saw a newer epoch   77  not permitted
+Exit statuses, besides COMMAND's own (128+n when signal n ended it; 126 and 127
+as shells do):
+  64  used wrongly
+  66  no such store directory
+  69  agent or coordinator not reachable
+  75  another node holds it, not your turn, grace, agent stopping
+  76  the disk has seen a newer epoch
+  77  not permitted
   78  the agent's setup contradicts the coordinator's
   79  the lease went while COMMAND ran, and it was stopped`;

@@ -41,4 +41,5 @@ Examples:
   $ agent held project-a project-b --json
 
 Exit statuses:
-  0  held (all of them)   1  not held (at least one)   64  used wrongly   69  no agent`;
+  0   held (all of them)      64  used wrongly
+  1   not held (at least one) 69  no agent`;

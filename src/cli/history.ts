@@ -30,11 +30,13 @@ export function defineHistory(program: Command, _context: Context): void {
 
 const HELP = `
 AGE    since it was acquired, by this host's clock
-HELD   how long; of a tenure that was not released, only that the next began so much later
-END    holds it now, why it was released (idle, stepdown, shutdown), or not released: its node
-       was killed, or lost the lease
-GRACE  before its first grant: none, because the holder before released; owed; restart, of the
-       same node: owed only while what it had granted before still ran; stale epoch: refused
+HELD   how long; of a tenure that was not released, only that the next began so
+       much later
+END    holds it now; why it was released (idle, stepdown, shutdown); or not
+       released: its node was killed, or lost the lease
+GRACE  before its first grant: none, because the holder before released; owed;
+       restart, of the same node: owed only while what it had granted before
+       still ran; stale epoch: refused; not known: no holder before is on record
 
 Examples:
   $ agent history my-project

@@ -22,7 +22,11 @@ export function defineLeases(program: Command, _context: Context): void {
     const { print, printJson, say, table } = await import("./output.ts");
     const options = clientOptionsOf(command);
     const { prefix, state, node } = command.opts<Filters>();
-    const all = await withAgent(options, (agent) => allLeases(agent, prefix));
+    const { all, connected } = await withAgent(options, async (agent) => {
+      const { mode, coordinator } = await agent.call("status", {});
+      const all = await allLeases(agent, prefix);
+      return { all, connected: coordinator.connected || mode === "standalone" };
+    });
     const leases = all.filter((each) =>
       (state === undefined || stateOf(each) === state) && (node === undefined || each.node === node)
     );
@@ -31,7 +35,7 @@ export function defineLeases(program: Command, _context: Context): void {
       return say(
         prefix === undefined && state === undefined && node === undefined
           ? "no stores: this agent tries to hold those that somebody asks for"
-          : "none of the stores that this agent holds or follows is so",
+          : "no such stores among those that this agent holds or follows",
       );
     }
     const rows = leases.map((each) => [
@@ -45,6 +49,7 @@ export function defineLeases(program: Command, _context: Context): void {
     for (const line of table([["STORE", "STATE", "NODE", "ADDRESS", "EPOCH", "SINCE"], ...rows])) {
       print(line);
     }
+    if (!connected) say("the coordinator cannot be reached: what other nodes hold is not known");
   });
 }
 
@@ -71,14 +76,14 @@ export async function allLeases(agent: Connection, prefix?: string): Promise<Lea
 }
 
 const HELP = `
-STATE is held (this node may write), self (this node's, but in its grace or being given up), other
-or free.
+STATE is held (this node may write), self (this node's, but in its grace or
+being given up), other or free.
 
 Examples:
   $ agent leases
   $ agent leases --state self            ours, but not to be written yet
   $ agent leases --node host-2
-  $ agent leases --prefix team-a/ --json | jq -r '.leases[] | select(.held) | .store'
+  $ agent leases --prefix team-a/ --json | jq -r '.leases[].store'
 
 Exit statuses:
   0  answered   64  used wrongly   69  no agent`;

@@ -1,7 +1,7 @@
 /** `agent run --print-config`: each setting, and where it came from. */
 import { formatDuration } from "./duration.ts";
 import type { FlagValues } from "./flag_values.ts";
-import { print, printJson, table } from "./output.ts";
+import { print, printJson, say, table } from "./output.ts";
 import { FLAGS } from "./run_flags.ts";
 import type { RunOptions } from "./run_options.ts";
 
@@ -28,9 +28,10 @@ export function settingsOf(options: RunOptions, flags: FlagValues): Setting[] {
 /** Prints them all. */
 export function printSettings(options: RunOptions, flags: FlagValues, json: boolean): void {
   const settings = settingsOf(options, flags);
-  if (json) return printJson({ settings });
+  if (json) return printJson({ settings, warnings: options.warnings });
   const rows = settings.map(({ name, value, source }) => [name, value ?? "-", source]);
   for (const line of table([["SETTING", "VALUE", "FROM"], ...rows])) print(line);
+  for (const warning of options.warnings) say(warning);
 }
 
 /** Null where nothing is set: what that means is in the help of the flag. */

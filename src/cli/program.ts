@@ -6,7 +6,7 @@ import { Command, CommanderError } from "commander";
 import { VERSION } from "../version.ts";
 import type { Context } from "./context.ts";
 import { EXIT, Failure } from "./failure.ts";
-import { say, writeStderr, writeStdout } from "./output.ts";
+import { printJson, say, writeStderr, writeStdout } from "./output.ts";
 import { defineCheck } from "./check.ts";
 import { defineCompletions } from "./completions.ts";
 import { defineGuard } from "./guard.ts";
@@ -26,9 +26,10 @@ export function createProgram(context: Context): Command {
     .description("One writer per store, fleet-wide: holds zit leases and guards writes.")
     .usage("COMMAND [options]")
     .version(VERSION, "--version", "print the version")
-    .helpOption("--help, -h", "print help; `agent help COMMAND` for one command")
-    .option("--check", "whether writes could be guarded now, in one line; see `agent help check`")
-    .option("--socket <PATH>", "the agent's socket (else ZIT_AGENT_SOCKET, else the default)")
+    .helpOption("--help, -h", "print this help")
+    .helpCommand("help [command]", "a command's options, examples, exit statuses")
+    .option("--check", "could writes be guarded now? in one line")
+    .option("--socket <PATH>", "the agent's socket; see Environment")
     .option("--json", "results as JSON")
     .configureHelp({
       sortOptions: false,
@@ -68,29 +69,37 @@ function subcommandTerm(command: Command): string {
   return `${command.name()} ${usage.replace(/ ?\[(?:options|flags)\]/, "")}`.trimEnd();
 }
 
-/** As wide as the examples; a terminal of 80 columns still shows them. */
-const HELP_COLUMNS = 100;
+/** What any terminal shows; the texts behind the options are laid out for it, too. */
+const HELP_COLUMNS = 80;
 
 const ROOT_HELP = `
 Examples:
   $ agent run --node host-1 --nats nats://nats-1:4222,nats://nats-2:4222
-  $ agent guard my-project -- zit add file.txt      write while this node holds the lease
+  $ agent guard my-project -- zit add file.txt   write while we hold the lease
   $ agent held my-project && echo "this node may write"
-  $ agent --check                                   for monitoring: one line, exit 0, 1 or 69
+  $ agent --check                                for monitoring: one line
 
 Exit statuses (of guard: the command's own, unless refused):
-  0 yes, done     64 used wrongly             75 not now: another node or writer, or too busy
-  1 no            66 no such store directory  76 the disk has seen a newer epoch
-                  69 agent or coordinator     77 not permitted, or no such grant
-                     not reachable
-                  70 fault in the agent       78 configuration contradicts itself
-                  73 socket or state          79 the lease went while the command ran, or was
-                     directory unusable          about to: it was ended
+  0   yes, done
+  1   no
+  64  used wrongly
+  66  no such store directory
+  69  agent or coordinator not reachable
+  70  fault in the agent
+  73  socket or state directory unusable
+  74  the result cannot be written
+  75  not now: another node or writer, grace, stopping, or too busy
+  76  the disk has seen a newer epoch
+  77  not permitted, or no such grant
+  78  configuration contradicts itself
+  79  the lease went while the command ran, or was about to: it was ended
 
 Environment:
-  ZIT_AGENT_SOCKET    the agent's socket, for every command
-  ZIT_AGENT_…         each flag of \`agent run\`, as in ZIT_AGENT_NATS for --nats
-  NO_COLOR            no colours`;
+  ZIT_AGENT_SOCKET  the agent's socket, where no --socket is given; else it is
+                    /run/zit-agent/agent.sock for root, and for others
+                    $XDG_RUNTIME_DIR/zit-agent/agent.sock
+  ZIT_AGENT_…       each flag of \`agent run\`: ZIT_AGENT_NATS for --nats
+  NO_COLOR          no colours`;
 
 /**
  * Runs a command line and returns its exit status. Nothing is thrown: each error becomes a message
@@ -98,6 +107,11 @@ Environment:
  */
 export async function runProgram(argv: readonly string[], context: Context): Promise<number> {
   const program = createProgram(context);
+  // Commander prints a version as text and ends, whatever else was asked for.
+  if (isVersionAsJson(argv)) {
+    printJson({ version: VERSION });
+    return EXIT.ok;
+  }
   try {
     await program.parseAsync(unknownTopic(checkAsCommand(argv), program), { from: "user" });
     return context.exit;
@@ -122,6 +136,10 @@ function checkAsCommand(argv: readonly string[]): string[] {
   return [...argv];
 }
 
+function isVersionAsJson(argv: readonly string[]): boolean {
+  return argv.length === 2 && argv.includes("--version") && argv.includes("--json");
+}
+
 /** `agent help nope` is as wrong as `agent nope` is, and told in the same way. */
 function unknownTopic(argv: string[], program: Command): string[] {
   const [first, topic] = argv;
@@ -143,7 +161,12 @@ function explain(error: CommanderError, program: Command, argv: readonly string[
 }
 
 function guardHint(error: CommanderError, argv: readonly string[]): string | null {
-  const forgotten = argv[0] === "guard" && !argv.includes("--") &&
-    error.code === "commander.unknownOption";
-  return forgotten ? "Put `--` before the command to run." : null;
+  if (argv[0] !== "guard") return null;
+  const dashes = argv.includes("--");
+  if (error.code === "commander.unknownOption" && !dashes) {
+    return "Put `--` before the command to run.";
+  }
+  return error.code === "commander.missingArgument" && dashes
+    ? "Put the store before `--`, and the command behind it."
+    : null;
 }

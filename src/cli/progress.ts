@@ -3,6 +3,8 @@
  * @module
  */
 import { isatty } from "node:tty";
+import { foregroundGroup, ownGroup } from "../sys/job.ts";
+import { visible } from "../sys/visible.ts";
 import { say, writeStderr } from "./output.ts";
 
 /** What is over sooner than this is not worth a word. */
@@ -20,8 +22,8 @@ export function isWatched(): boolean {
 }
 
 /**
- * Tells what `look` finds, after half a second and then every second; on a dumb terminal once. Returns how
- * to end it. `look` gets how long it has been, in milliseconds, and may return null for nothing new.
+ * Tells what `look` finds, after half a second and then every second; on a dumb terminal once; in the
+ * background nothing. Returns how to end it. `look` gets how long it has been, in milliseconds, and may return null for nothing new.
  */
 export function showProgress(
   look: (sinceMs: number) => Promise<string | null>,
@@ -34,13 +36,14 @@ export function showProgress(
   let shown = false;
   let timer = setTimeout(turn, QUIET_MS);
   async function turn() {
-    const text = await look(performance.now() - startedMs).catch(() => null);
+    const text = isBehind() ? null : await look(performance.now() - startedMs).catch(() => null);
     if (over) return;
-    if (text !== null && dumb) return say(text);
-    if (text !== null) {
+    if (isBehind()) shown = false;
+    else if (text !== null && dumb) return say(text);
+    else if (text !== null) {
       // One row: a line that wraps could not be replaced.
       const columns = process.stderr.columns || 80;
-      writeStderr(`${CLEAR}${`agent: ${text}`.slice(0, columns - 1)}`);
+      writeStderr(`${CLEAR}${fitting(`agent: ${visible(text)}`, columns - 1)}`);
       shown = true;
     }
     timer = setTimeout(turn, EVERY_MS);
@@ -48,6 +51,24 @@ export function showProgress(
   return () => {
     over = true;
     clearTimeout(timer);
-    if (shown) writeStderr(CLEAR);
+    if (shown && !isBehind()) writeStderr(CLEAR);
   };
+}
+
+/** Whether we run in the background: then the line is the shell's, and somebody may type in it. */
+function isBehind(): boolean {
+  const group = foregroundGroup(2);
+  return group !== null && group !== ownGroup();
+}
+
+/** As much of `text` as `columns` of a terminal show. */
+function fitting(text: string, columns: number): string {
+  let width = 0;
+  let fits = "";
+  for (const character of text) {
+    width += Bun.stringWidth(character);
+    if (width > columns) break;
+    fits += character;
+  }
+  return fits;
 }

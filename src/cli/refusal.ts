@@ -30,7 +30,10 @@ export function obstacleOf({ message }: AgentError): string {
 /** {@linkcode refusalText} of a guard: how it could wait, where it did not and waiting helps. */
 export function guardRefusalText(error: AgentError, waited: boolean): string {
   const flags = waited ? undefined : WAIT_FLAGS[error.kind];
-  if (flags === undefined) return refusalText(error);
+  // Who has waited is not told to wait, but to wait longer.
+  if (flags === undefined) {
+    return messageOf(error).replace(/\bwait for the lease$/, "wait longer") + holderOf(error);
+  }
   // What the agent advises everybody is said once, with the flags that do it.
   const told = messageOf(error).replace(/; wait longer or try again$/, "; try again");
   const how = /\bwait for the lease$/.test(told)

@@ -21,7 +21,7 @@ export function defineRun(program: Command, context: Context): void {
   command.action(async (options: RawFlags) => {
     const { defaultSocketPath } = await import("../client/mod.ts");
     const { FlagValues } = await import("./flag_values.ts");
-    const { runOptionsOf } = await import("./run_options.ts");
+    const { runOptionsOf } = await import("./parse_run_options.ts");
     const raw = Object.fromEntries(FLAGS.map(({ name }) => [name, options[camel(name)]]));
     // `agent --socket PATH run` means the same as `agent run --socket PATH`.
     const socket = raw.socket ?? program.opts<{ socket?: string }>().socket;
@@ -61,17 +61,19 @@ const DESCRIPTION =
   "one node at a time. With --standalone there is no coordinator: every store is this host's.";
 
 const HELP = `
-Durations are written 500ms, 15s, 2m, 1h. Each flag has a twin in the environment, and the flag
-wins: ${twinOf("nats")} for --nats, ${twinOf("lock-path")} for --lock-path; several values are
-separated by commas, a switch is 1 or 0. Credentials come from files, never from the command line;
-where none are named, zit-agent.creds is used if systemd passes it (LoadCredential=).
+Durations are written 500ms, 15s, 2m, 1h. Each flag has a twin in the
+environment, and the flag wins: ${twinOf("nats")} for --nats,
+${twinOf("lock-path")} for --lock-path; several values are separated by
+commas, a switch is 1 or 0. Credentials come from files, never from the command
+line; where none are named, zit-agent.creds is used if systemd passes it
+(LoadCredential=).
 
 The socket is /run/zit-agent/agent.sock for root and for the service, and
 $XDG_RUNTIME_DIR/zit-agent/agent.sock for others.
 
 Examples:
-  $ agent run --node host-1 --nats nats://n1:4222,nats://n2:4222,nats://n3:4222 --creds agent.creds
-  $ agent run --standalone "a single host, no fleet" --lock-path /srv/zit/{store}/lease.lock
+  $ agent run --node host-1 --nats n1:4222,n2:4222,n3:4222 --creds agent.creds
+  $ agent run --standalone "a single host" --lock-path /srv/{store}/lease.lock
   $ agent run --node host-1 --nats nats://n1:4222 --print-config
 
 Signals:
@@ -81,5 +83,7 @@ Signals:
 Exit statuses:
   0   stopped cleanly
   64  used wrongly: neither or both of --nats and --standalone, a wrong value
-  73  the socket or the state directory cannot be used, or another agent uses them
-  78  the bucket or the server contradicts the flags (its TTL, a version with known faults)`;
+  73  the socket or the state directory cannot be used, or another agent uses
+      them
+  78  the bucket or the server contradicts the flags (its TTL, a version with
+      known faults)`;

@@ -17,7 +17,7 @@ export function defineStatus(program: Command, context: Context): void {
     const status = await withAgent(options, (agent) => agent.call("status", {}));
     if (options.json) return printJson(status);
     const paint = painter(useColour(context.env, process.stdout.isTTY === true));
-    for (const line of statusLines(status, paint)) print(line);
+    for (const line of statusLines(status, paint)) print(...line);
   });
 }
 
@@ -27,4 +27,6 @@ Examples:
   $ agent status --json | jq .counts
 
 Exit statuses:
-  0  answered, healthy or not (see agent --check)   64  used wrongly   69  no agent`;
+  0   answered, healthy or not (see agent --check)
+  64  used wrongly
+  69  no agent`;

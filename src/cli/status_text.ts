@@ -5,10 +5,10 @@
 import type { StatusResult } from "../client/mod.ts";
 import { formatDuration, roughDuration } from "./duration.ts";
 import { counted, table } from "./output.ts";
-import type { painter } from "./output.ts";
+import type { Paint, Piece } from "./output.ts";
 
-/** The lines of `agent status`. */
-export function statusLines(status: StatusResult, paint: ReturnType<typeof painter>): string[] {
+/** The lines of `agent status`, each in its pieces. */
+export function statusLines(status: StatusResult, paint: Paint): Piece[][] {
   const verdict = status.healthy ? paint("green", "healthy") : paint("red", "not healthy");
   const facts = table([
     ["node", `${status.node}${status.address === null ? "" : ` at ${status.address}`}`],
@@ -29,21 +29,26 @@ export function statusLines(status: StatusResult, paint: ReturnType<typeof paint
       `${counted(status.counts.grants, "grant")}, ${status.counts.waiters} waiting, ` +
       counted(status.counts.connections, "connection"),
     ],
-  ]).map((line) => `  ${line}`);
+  ]).map((line): Piece[] => [`  ${line}`]);
   // What is wrong first: the rest is long.
   const failing = status.checks.filter(({ ok }) => !ok);
   const sorted = failing.concat(status.checks.filter(({ ok }) => ok));
-  const checks = sorted.map(({ name, ok, message }) => {
+  const checks = sorted.map(({ name, ok, message }): Piece[] => {
     const mark = ok ? paint("green", "ok  ") : paint("red", "FAIL");
-    return `  ${mark} ${name}${message === "" ? "" : `: ${message}`}`;
+    return ["  ", mark, ` ${name}${message === "" ? "" : `: ${message}`}`];
   });
-  const warnings = status.warnings.map((text) => `  ${paint("yellow", "warning")} ${text}`);
-  return [`${paint("bold", "zit lease agent")}: ${status.state}, ${verdict}`].concat(
-    facts,
-    checks.slice(0, failing.length),
-    warnings,
-    checks.slice(failing.length),
-  );
+  const warnings = status.warnings.map((text): Piece[] => [
+    "  ",
+    paint("yellow", "warning"),
+    ` ${text}`,
+  ]);
+  return [
+    [paint("bold", "zit lease agent"), `: ${status.state}, `, verdict],
+    ...facts,
+    ...checks.slice(0, failing.length),
+    ...warnings,
+    ...checks.slice(failing.length),
+  ];
 }
 
 function coordinator({ mode, coordinator }: StatusResult): string {

@@ -10,7 +10,7 @@ export function defineStepdown(program: Command, context: Context): void {
     .description(
       "Lets running grants finish, releases the leases, and does not acquire them again for a while.",
     )
-    .usage("STORE [options]\n       agent stepdown --all [options]")
+    .usage("STORE|--all [options]")
     .argument("[store]", "the store's code")
     .option("--all", "all stores that this node holds")
     .addOption(durationOption("--for <DUR>", "how long not to acquire again (default: the TTL)"))
@@ -52,5 +52,8 @@ Examples:
   $ agent stepdown --all --for 30m      before maintenance of this host
 
 Exit statuses:
-  0  released   1  not all: kept until their grants end, which took too long, or lost
-  64 used wrongly   69  no agent   77  only administrators may (--admin-uid of agent run)`;
+  0   released
+  1   not all: kept until their grants end, which took too long, or lost
+  64  used wrongly
+  69  no agent
+  77  only administrators may (--admin-uid of agent run)`;

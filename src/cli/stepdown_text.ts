@@ -2,7 +2,7 @@
 import { AgentError, type Connection, type Methods } from "../client/mod.ts";
 import { formatDuration } from "./duration.ts";
 import { allLeases } from "./leases.ts";
-import { counted } from "./output.ts";
+import { counted, shortened } from "./output.ts";
 import { obstacleOf } from "./refusal.ts";
 
 /** Its lines. `forMs` is how long stores are left alone; null where that is not known. */
@@ -39,7 +39,7 @@ export async function whoIsInTheWay(
   const who = await whoWrites(agent, left[0]!);
   if (who === null) return null;
   const others = left.length === 1 ? "" : ` and ${left.length - 1} more`;
-  return `waiting for ${left[0]}${others}: ${who}`;
+  return `waiting for ${shortened(left[0]!)}${others}: ${who}`;
 }
 
 async function ownStores(agent: Connection): Promise<string[]> {

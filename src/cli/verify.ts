@@ -6,7 +6,7 @@ import type { Context } from "./context.ts";
 /** Defines `agent verify`. */
 export function defineVerify(program: Command, context: Context): void {
   const command = program.command("verify")
-    .summary("inside a guarded command: prove that its lease still holds")
+    .summary("prove that a command's lease still holds")
     .description(DESCRIPTION)
     .usage("[STORE] [options]")
     .argument("[store]", "the store's code (default: the guarded command's)")
@@ -42,14 +42,16 @@ const DESCRIPTION =
   "right before a write becomes visible: a paused process may wake up long after its lease went.";
 
 const HELP = `
-Takes ZIT_LEASE_TOKEN, ZIT_LEASE_STORE and ZIT_AGENT_SOCKET from the environment, where
-\`agent guard\` put them. In a command that runs --unguarded there is nothing to prove: exit 0, and a
-message that says so.
+Takes ZIT_LEASE_TOKEN, ZIT_LEASE_STORE and ZIT_AGENT_SOCKET from the
+environment, where \`agent guard\` put them. In a command that runs --unguarded
+there is nothing to prove: exit 0, and a message that says so.
 
 Example:
   $ agent guard my-project -- sh -c 'prepare && agent verify && publish'
 
 Exit statuses:
-  0   the lease holds            75  it does not: another node holds the store
-  69  coordinator not reachable  77  no such grant, or not for this store
-                                 79  the lease went`;
+  0   the lease holds
+  69  coordinator not reachable
+  75  it does not hold: another node holds the store
+  77  no such grant, or not for this store
+  79  the lease went`;

@@ -7,6 +7,9 @@ import type {
   HistoryResult,
   HolderResult,
   LeaseInfo,
+  LeasesResult,
+  Method,
+  Methods,
   StatusResult,
   StepdownResult,
 } from "../socket/protocol.ts";
@@ -38,6 +41,19 @@ export interface GuardOptions {
   /** Ends the wait, and then the write: it aborts the token's signal. */
   readonly signal?: AbortSignal;
 }
+
+/** How to ask. */
+export interface AskOptions {
+  /** Gives the question up: it throws what the signal aborted with. */
+  readonly signal?: AbortSignal;
+  /** How long to wait for the agent's answer, in ms. Default 10,000; for `stepdown` 120,000. */
+  readonly timeoutMs?: number;
+}
+
+/** The agent waits for the coordinator for 2 s at most; the rest is for a machine that is busy. */
+const ANSWER_MS = 10_000;
+/** It lets grants finish for `--drain`, 30 s by default; more with longer ones. */
+const STEPDOWN_MS = 120_000;
 
 /** Stores of one question: 10,000 are allowed, and 5,000 codes of any length fit in 1 MiB. */
 const HELD_AT_ONCE = 5_000;
@@ -76,11 +92,14 @@ export class Client {
   /**
    * Runs `write` while this node may write to the store, and resolves with its result. What it needs
    * for a writing call is the token, which is refused once `write` has ended.
+   * Programs that {@linkcode ZitCli.write} ran, and what they left behind in their process groups, are ended
+   * before the grant is given back.
    *
    * @throws {NotHolderError} another node holds the store: `holder` says where to send the write.
    * @throws {BusyError} the turn did not come within `waitMs`; GraceError, DrainingError, LimitError
    * likewise pass.
-   * @throws {UnavailableError} the agent or the coordinator cannot be reached.
+   * @throws {UnavailableError} the agent or the coordinator cannot be reached, or the agent does not
+   * answer within `waitMs` and 10 s.
    * @throws {LostError} the lease went while `write` ran: whether the write took effect has to be
    * looked up. Also when `write` itself resolved.
    * @throws what `write` threw; what the signal aborted with.
@@ -116,8 +135,9 @@ export class Client {
       pass_lock: passLock !== undefined,
       ...(purpose === undefined ? {} : { purpose }),
     };
+    const timeoutMs = params.wait_ms + ANSWER_MS;
     const granted = await this.#link.use(
-      async (on) => ({ on, grant: await on.ask(params, { signal, passLock }) }),
+      async (on) => ({ on, grant: await on.ask(params, { signal, passLock, timeoutMs }) }),
       signal,
     );
     if (signal?.aborted) {
@@ -128,21 +148,20 @@ export class Client {
   }
 
   /** Whether this node may write to the store now, from the agent's memory. It is no permission. */
-  held(store: string): Promise<boolean>;
+  held(store: string, options?: AskOptions): Promise<boolean>;
   /** The same for many stores. */
-  held(stores: readonly string[]): Promise<Map<string, boolean>>;
-  async held(asked: string | readonly string[]): Promise<boolean | Map<string, boolean>> {
+  held(stores: readonly string[], options?: AskOptions): Promise<Map<string, boolean>>;
+  async held(
+    asked: string | readonly string[],
+    options?: AskOptions,
+  ): Promise<boolean | Map<string, boolean>> {
     if (typeof asked === "string") {
-      return await this.#link.use(async ({ connection }) =>
-        (await connection.call("held", { store: asked })).held as boolean
-      );
+      return (await this.#ask("held", { store: asked }, options)).held as boolean;
     }
     const all = new Map<string, boolean>();
     for (let i = 0; i < asked.length; i += HELD_AT_ONCE) {
       const stores = asked.slice(i, i + HELD_AT_ONCE);
-      const { held } = await this.#link.use(({ connection }) =>
-        connection.call("held", { stores })
-      );
+      const { held } = await this.#ask("held", { stores }, options);
       for (const [store, is] of Object.entries(held)) all.set(store, is);
     }
     return all;
@@ -160,8 +179,8 @@ export class Client {
   }
 
   /** Who holds the store, as the coordinator tells. */
-  holder(store: string): Promise<HolderResult> {
-    return this.#link.use(({ connection }) => connection.call("holder", { store }));
+  holder(store: string, options?: AskOptions): Promise<HolderResult> {
+    return this.#ask("holder", { store }, options);
   }
 
   /**
@@ -176,44 +195,44 @@ export class Client {
   }
 
   /** Who held the store, newest first. */
-  async history(store: string): Promise<HistoryResult["tenures"]> {
-    const { tenures } = await this.#link.use(({ connection }) =>
-      connection.call("history", { store })
-    );
-    return tenures;
+  async history(store: string, options?: AskOptions): Promise<HistoryResult["tenures"]> {
+    return (await this.#ask("history", { store }, options)).tenures;
   }
 
   /** What the agent holds or follows, sorted by store. */
-  async *leases(prefix?: string): AsyncGenerator<LeaseInfo, void, void> {
+  async *leases(prefix?: string, options?: AskOptions): AsyncGenerator<LeaseInfo, void, void> {
     let after: string | null = null;
     do {
       const params = {
         ...(prefix === undefined ? {} : { prefix }),
         ...(after === null ? {} : { after }),
       };
-      const page: { leases: readonly LeaseInfo[]; next: string | null } = await this.#link.use(
-        ({ connection }) => connection.call("leases", params),
-      );
+      const page: LeasesResult = await this.#ask("leases", params, options);
       yield* page.leases;
       after = page.next;
     } while (after !== null);
   }
 
   /** How the agent is. */
-  status(): Promise<StatusResult> {
-    return this.#link.use(({ connection }) => connection.call("status", {}));
+  status(options?: AskOptions): Promise<StatusResult> {
+    return this.#ask("status", {}, options);
   }
 
-  /** Has the agent give leases up, and not acquire them for a while. For admin users. */
-  stepdown(
+  /**
+   * Has the agent give leases up, and not acquire them for a while. For admin users. It lets grants finish
+   * first, so the answer takes up to the agent's `--drain`: give a longer `timeoutMs` where that is
+   * more than 90 s.
+   */
+  async stepdown(
     which: { readonly store: string } | { readonly all: true },
-    options: { readonly forMs?: number } = {},
+    options: AskOptions & { readonly forMs?: number } = {},
   ): Promise<StepdownResult> {
-    const forMs = options.forMs === undefined ? {} : { for_ms: options.forMs };
+    const { forMs, signal, timeoutMs = STEPDOWN_MS } = options;
+    signal?.throwIfAborted();
     // Not asked twice: what it did is not undone by the connection's end.
-    return this.#link.dial().then(({ connection }) =>
-      connection.call("stepdown", { ...which, ...forMs })
-    );
+    const { connection } = await this.#link.dial();
+    const params = { ...which, ...(forMs === undefined ? {} : { for_ms: forMs }) };
+    return await connection.call("stepdown", params, { signal, timeoutMs });
   }
 
   /** Ends the client: guards that run lose their grants. Views and watches have their own ends. */
@@ -224,5 +243,17 @@ export class Client {
   /** Ends the client: for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  async #ask<M extends Method>(
+    method: M,
+    params: Methods[M]["params"],
+    { signal, timeoutMs = ANSWER_MS }: AskOptions = {},
+  ): Promise<Methods[M]["result"]> {
+    signal?.throwIfAborted();
+    return await this.#link.use(
+      ({ connection }) => connection.call(method, params, { signal, timeoutMs }),
+      signal,
+    );
   }
 }

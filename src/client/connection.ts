@@ -7,12 +7,12 @@ import type { Socket } from "node:net";
 import { LineSplitter, NOT_UTF8, TOO_LONG } from "../socket/lines.ts";
 import {
   type ErrorObject,
-  MAX_REQUEST_BYTES,
   type Method,
   type Methods,
   type Notification,
 } from "../socket/protocol.ts";
 import { AgentError, agentError, AgentUnreachable } from "./errors.ts";
+import { afterReading, checkLength } from "./sending.ts";
 
 /** No answer is longer: the agent cuts a client off at 8 MiB of backlog. */
 const MAX_ANSWER_BYTES = 16 * 1_048_576;
@@ -32,7 +32,15 @@ export interface CallOptions {
    * what was asked; a grant or a subscription that still comes is given back at once.
    */
   readonly signal?: AbortSignal;
+  /**
+   * How long to wait for the answer, in ms; default: for ever. An agent that hangs (stopped, out of
+   * memory) keeps its connections open and answers nothing.
+   */
+  readonly timeoutMs?: number;
 }
+
+/** The longest that a timer can wait: 24.8 days, and what the agent takes for a longer wait. */
+const MAX_TIMER_MS = 2_147_483_647;
 
 /** A call that has no answer yet. */
 interface Pending {
@@ -100,14 +108,15 @@ export class Connection {
   /**
    * Calls `method`.
    *
-   * @throws {AgentError} what the agent answered; {@linkcode AgentUnreachable} if it went away.
+   * @throws {AgentError} what the agent answered; {@linkcode AgentUnreachable} if it went away, or did
+   * not answer in time.
    */
   call<M extends Method>(
     method: M,
     params: Methods[M]["params"],
     options: CallOptions = {},
   ): Promise<Methods[M]["result"]> {
-    const { signal } = options;
+    const { signal, timeoutMs = Infinity } = options;
     return new Promise((resolve, reject) => {
       signal?.throwIfAborted();
       if (this.#end !== undefined) throw this.#end ?? this.#lost();
@@ -116,7 +125,13 @@ export class Connection {
       checkLength(method, line);
       const abort = () => this.#giveUp(id, signal!.reason);
       signal?.addEventListener("abort", abort, { once: true });
-      const stopListening = () => signal?.removeEventListener("abort", abort);
+      const timer = timeoutMs <= MAX_TIMER_MS
+        ? setTimeout(() => this.#giveUp(id, this.#silent(method, timeoutMs)), timeoutMs)
+        : undefined;
+      const stopListening = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", abort);
+      };
       this.#pending.set(id, { method, resolve, reject, stopListening });
       this.#send(line);
     });
@@ -209,6 +224,7 @@ export class Connection {
     const pending = this.#pending.get(id);
     if (pending === undefined) return;
     this.#pending.delete(id);
+    pending.stopListening();
     this.#givenUp.set(id, pending.method);
     pending.reject(reason);
   }
@@ -236,6 +252,14 @@ export class Connection {
     this.#socket.destroy();
   }
 
+  #silent(method: Method, timeoutMs: number): AgentUnreachable {
+    return new AgentUnreachable(
+      `The agent at ${this.#path} did not answer "${method}" within ${timeoutMs} ms: it hangs, or ` +
+        "has too much to do; see what it is doing (systemctl status zit-agent)",
+      { unknown: true },
+    );
+  }
+
   #lost(options: { cause?: unknown; unknown?: boolean } = {}): AgentUnreachable {
     return new AgentUnreachable(
       `The agent at ${this.#path} closed the connection; see its log (journalctl -u zit-agent)`,
@@ -255,23 +279,4 @@ export class Connection {
     }
     this.#pending.clear();
   }
-}
-
-/**
- * Calls `then` once what already lies in a socket that was just resumed has been read. An agent that
- * turns a connection away says why and closes; writing to it fails, and the runtime then closes the
- * socket with the reason unread in it.
- */
-function afterReading(then: () => void): void {
-  // The first comes before the event loop looks at its sockets, the second after.
-  setImmediate(() => setImmediate(then));
-}
-
-function checkLength(method: Method, line: string): void {
-  // A character is three bytes at most; only a long line needs counting.
-  if (line.length * 3 <= MAX_REQUEST_BYTES) return;
-  if (Buffer.byteLength(line) - 1 <= MAX_REQUEST_BYTES) return;
-  throw new AgentError(`Cannot ${method}: the request is longer than 1 MiB; ask in parts`, {
-    kind: "invalid",
-  });
 }

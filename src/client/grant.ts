@@ -1,18 +1,17 @@
 /**
  * A grant as its client sees it: its deadline, its end, and who is to hear of it.
+ *
+ * Nothing here waits for the agent beyond the deadline, whatever became of the agent: it may stand still
+ * with its connections open. What is asked for meanwhile is given up when the grant is over.
  * @module
  */
 import type { GuardResult, Notification } from "../socket/protocol.ts";
 import type { BootClock } from "./clock.ts";
 import type { Connection } from "./connection.ts";
+import { Deadline } from "./deadline.ts";
 import { LostError, NoTokenError } from "./errors.ts";
-import type { Grant } from "./token.ts";
-
-/**
- * How often to look at the clock while a write runs. Timers stand still while the machine is suspended,
- * so one that was set for the deadline would come late by what it had left.
- */
-const LOOK_EVERY_MS = 250;
+import { onAbort } from "./signals.ts";
+import type { Grant, Program } from "./token.ts";
 
 /** What a {@linkcode LiveGrant} is made of. */
 export interface LiveGrantOptions {
@@ -34,19 +33,19 @@ export class LiveGrant implements Grant {
   readonly node: string;
   readonly lockPath: string;
   readonly unguarded: string | null;
-  readonly signal: AbortSignal;
   readonly lockPasser: string | null;
   readonly #connection: Connection;
-  readonly #clock: BootClock;
+  readonly #deadline: Deadline;
   readonly #socket: string;
   readonly #secret: string;
   readonly #abort = new AbortController();
-  /** By our clock. */
-  #deadlineMs: number;
-  /** What takes the agent's deadlines to our clock. */
-  readonly #shiftMs: number;
+  /** What runs, or has left processes behind. */
+  readonly #programs = new Set<Program>();
+  readonly #caller: AbortSignal | undefined;
   #refusal: NoTokenError | LostError | null = null;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** What gives up whoever waits for the agent; with the reason. */
+  readonly #waiting = new Set<(reason: unknown) => void>();
+  readonly #stopListening: () => void;
 
   constructor({ connection, result, clock, socket, signal, passLock }: LiveGrantOptions) {
     this.store = result.store;
@@ -54,22 +53,16 @@ export class LiveGrant implements Grant {
     this.node = result.node;
     this.lockPath = result.lock_path;
     this.unguarded = result.unguarded;
-    this.signal = signal === undefined
-      ? this.#abort.signal
-      : AbortSignal.any([signal, this.#abort.signal]);
     this.lockPasser = passLock ?? null;
     this.#connection = connection;
-    this.#clock = clock;
+    this.#deadline = new Deadline(result, clock);
     this.#socket = socket;
     this.#secret = result.token;
-    // Counted from now the rest is too long by what the answer took. On the same clock the deadline
-    // itself is exact; in a time namespace of our own it may be anything, so the earlier one counts.
-    const fromNowMs = clock.nowMs() + result.remaining_ms;
-    const toldMs = result.deadline_boot_ms;
-    this.#deadlineMs = clock.isBootTime ? Math.min(fromNowMs, toldMs) : fromNowMs;
-    this.#shiftMs = this.#deadlineMs - toldMs;
-    connection.closed.then(() => this.#lose("the agent is gone, and the grant with it"));
-    this.#setTimer();
+    this.#caller = signal;
+    this.#stopListening = onAbort([signal], (reason) => {
+      this.#stop(reason);
+      this.#giveUp(reason);
+    });
   }
 
   /** What the agent calls it. */
@@ -77,12 +70,16 @@ export class LiveGrant implements Grant {
     return this.#secret;
   }
 
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
   get remainingMs(): number {
     return this.#refusal === null ? this.msToDeadline : 0;
   }
 
   get msToDeadline(): number {
-    return Math.max(0, this.#deadlineMs - this.#clock.slackMs - this.#clock.nowMs());
+    return this.#deadline.msLeft;
   }
 
   get refusal(): NoTokenError | LostError | null {
@@ -92,26 +89,22 @@ export class LiveGrant implements Grant {
   }
 
   async verify({ signal }: { readonly signal?: AbortSignal }): Promise<void> {
+    signal?.throwIfAborted();
     if (this.refusal !== null) throw this.refusal;
     const { store } = this;
-    const sentMs = this.#clock.nowMs();
-    try {
-      const { remaining_ms } = await this.#connection.call(
-        "verify",
-        { token: this.#secret, store },
-        { signal },
-      );
-      // The rest was longer when we asked.
-      this.#deadlineMs = Math.max(this.#deadlineMs, sentMs + remaining_ms);
-    } catch (error) {
-      if (error instanceof LostError || error instanceof NoTokenError) {
-        this.#lose(`the agent does not confirm it: ${error.message}`, error);
-      }
-      throw error;
-    }
+    const confirmed = this.#deadline.ask();
+    const answer = this.#connection.call("verify", { token: this.#secret, store });
+    await this.#untilOver(
+      answer.then(({ remaining_ms }) => confirmed(remaining_ms), (error) => {
+        if (error instanceof LostError || error instanceof NoTokenError) {
+          this.#lose(`the agent does not confirm it: ${error.message}`, error);
+        }
+        throw error;
+      }),
+      signal,
+    );
     // The guard may have ended, or we may have been held up, while the agent answered.
     if (this.refusal !== null) throw this.refusal;
-    this.#setTimer();
   }
 
   environment(): Record<string, string> {
@@ -125,63 +118,151 @@ export class LiveGrant implements Grant {
     };
   }
 
+  keep(program: Program): void {
+    this.#programs.add(program);
+    void program.gone.then(() => this.#programs.delete(program));
+    if (this.#abort.signal.aborted) void program.end(() => this.msToDeadline);
+  }
+
   /** What the agent tells of this grant. */
   take({ method, params }: Notification): void {
     switch (method) {
       case "renewed":
-        this.#deadlineMs = Math.max(this.#deadlineMs, params.deadline_boot_ms + this.#shiftMs);
-        return this.#setTimer();
+        return this.#deadline.renewed(params.deadline_boot_ms);
       case "expiring":
-        return this.#abort.abort(
-          new LostError(
-            `The lease of ${this.store} runs out in ${Math.round(this.remainingMs)} ms and could ` +
-              "not be renewed: stop writing",
-          ),
-        );
+        return this.#expire("could not be renewed");
       case "lost":
         return this.#lose(params.message);
     }
   }
 
+  /** The connection is gone. */
+  agentGone(): void {
+    this.#lose("the agent is gone, and the grant with it");
+    this.#giveUp(this.#refusal);
+  }
+
   /**
-   * Ends the grant. From the moment of the call the token is refused.
+   * Does what the clock asks for; returns in how many ms to look again at the latest. An agent that
+   * hangs says nothing, so what it would say by the clock is found here, too.
+   */
+  look(): number {
+    const { state, lookInMs } = this.#deadline.look();
+    if (state === "over") {
+      this.#lose("its deadline has passed");
+      this.#giveUp(this.#refusal);
+    } else if (state === "near") {
+      this.#expire("was not heard to be renewed: the agent may hang");
+    }
+    return lookInMs;
+  }
+
+  /**
+   * Ends the grant. From the moment of the call the token is refused. What runs under it is ended before
+   * the agent is told, so that whoever is next does not write beside it.
    *
-   * @throws {LostError} if the lease went before.
+   * The agent's answer is waited for until the deadline, and no longer once the caller's signal aborted.
+   * The release is on its way by then; until the agent reads it the store stays taken, which harms
+   * nobody, and it ends with the connection at the latest. That the lease was good until now is known
+   * without the answer: its deadline had been confirmed.
+   *
+   * @throws {LostError} if the lease went before, or while what ran under it was being ended.
    */
   async end(): Promise<void> {
-    const { refusal } = this;
-    clearTimeout(this.#timer);
-    if (refusal === null) {
+    const lost = this.refusal;
+    if (lost === null) {
       this.#refusal = new NoTokenError(`Cannot write to ${this.store}: the guard has ended`);
       // For what the write started and did not wait for.
-      this.#abort.abort(this.#refusal);
+      this.#stop(this.#refusal);
+      this.#giveUp(this.#refusal);
     }
+    await this.#finish(lost).finally(this.#stopListening);
+  }
+
+  async #finish(lost: NoTokenError | LostError | null): Promise<void> {
+    const late = await this.#endPrograms();
+    const told = this.#release();
+    // Also after a loss: the agent keeps the lock until it is told. What it says is known then.
+    if (lost !== null || late !== null) throw lost ?? late;
+    const loss = await told;
+    if (loss !== null) throw loss;
+  }
+
+  /**
+   * Ends what runs under the grant; returns the error if that took longer than the lease lasted.
+   *
+   * @throws {LostError} if somebody is left; the agent is told once nobody is.
+   */
+  async #endPrograms(): Promise<LostError | null> {
+    const programs = [...this.#programs];
+    const ended = await Promise.all(programs.map((each) => each.end(() => this.msToDeadline)));
+    const left = programs.filter((_, i) => !ended[i]);
+    const why = `The lease of ${this.store} was lost while what ran under it was being ended`;
+    if (left.length === 0) {
+      return programs.length === 0 || this.msToDeadline > 0 ? null : new LostError(why);
+    }
+    void Promise.all(left.map(({ gone }) => gone)).then(() => this.#release());
+    const groups = left.map(({ pid }) => pid).join(", ");
+    throw new LostError(
+      `${why}: processes of the groups ${groups} were killed and have not ended; until they have, ` +
+        "or this process ends, the store stays locked on this host",
+    );
+  }
+
+  /** Tells the agent, and waits for the answer while that makes sense; with the loss it tells of. */
+  #release(): Promise<LostError | null> {
+    return new Promise((resolve) => {
+      this.#connection.call("release", { token: this.#secret }).then(
+        () => resolve(null),
+        // Whatever else: the grant does not outlive its connection, and was good until now.
+        (error) => resolve(error instanceof LostError ? error : null),
+      );
+      if (this.#caller?.aborted || this.msToDeadline <= 0) resolve(null);
+      else this.#waiting.add(() => resolve(null));
+    });
+  }
+
+  /** The answer, unless the grant is over or a signal aborts before. */
+  async #untilOver<T>(answer: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    let giveUp: (reason: unknown) => void = () => {};
+    const over = new Promise<never>((_, reject) => giveUp = reject);
+    this.#waiting.add(giveUp);
+    const stopListening = onAbort([signal], giveUp);
     try {
-      // Also after a loss: the agent keeps the lock until it is told.
-      await this.#connection.call("release", { token: this.#secret });
-    } catch (error) {
-      if (error instanceof LostError) throw refusal ?? error;
-      // Whatever else: the grant does not outlive its connection, and was good until now.
+      return await Promise.race([answer, over]);
+    } finally {
+      stopListening();
+      this.#waiting.delete(giveUp);
     }
-    if (refusal !== null) throw refusal;
   }
 
   #lose(why: string, cause?: unknown): void {
     if (this.#refusal !== null) return;
-    clearTimeout(this.#timer);
     const message = `The lease of ${this.store} was lost while a write ran: ${why}`;
     this.#refusal = new LostError(message, { cause });
-    this.#abort.abort(this.#refusal);
+    this.#stop(this.#refusal);
+    this.#giveUp(this.#refusal);
   }
 
-  #setTimer(): void {
-    clearTimeout(this.#timer);
-    if (this.#refusal !== null) return;
-    const leftMs = this.remainingMs;
-    this.#timer = setTimeout(() => {
-      if (this.refusal === null) this.#setTimer();
-    }, Math.min(leftMs, LOOK_EVERY_MS));
-    // The write, not its deadline, keeps the process going.
-    (this.#timer as { unref?: () => void }).unref?.();
+  #expire(why: string): void {
+    this.#stop(
+      new LostError(
+        `The lease of ${this.store} runs out in ${Math.round(this.remainingMs)} ms and ${why}: ` +
+          "stop writing",
+      ),
+    );
+  }
+
+  /** Has the write stop, and ends the programs that run under it. */
+  #stop(reason: unknown): void {
+    if (this.#abort.signal.aborted) return;
+    this.#abort.abort(reason);
+    for (const program of this.#programs) void program.end(() => this.msToDeadline);
+  }
+
+  /** Nobody waits for the agent any longer. */
+  #giveUp(reason: unknown): void {
+    for (const giveUp of this.#waiting) giveUp(reason);
+    this.#waiting.clear();
   }
 }

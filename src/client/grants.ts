@@ -1,5 +1,6 @@
 /**
- * The grants of one connection: brings each what the agent tells of it.
+ * The grants of one connection: brings each what the agent tells of it, has each look at the clock, and
+ * tells all when the connection is gone.
  * @module
  */
 import type { GuardParams, Notification } from "../socket/protocol.ts";
@@ -7,11 +8,19 @@ import type { BootClock } from "./clock.ts";
 import type { Connection } from "./connection.ts";
 import { LiveGrant } from "./grant.ts";
 
+/**
+ * How often to look at the clock while writes run. Timers stand still while the machine is suspended,
+ * so one that was set for a deadline would come late by what it had left.
+ */
+const LOOK_EVERY_MS = 250;
+
 /** What is the caller's own of a grant. */
-export interface AskOptions {
+export interface GrantOptions {
   readonly signal?: AbortSignal;
   /** The agent's executable, where the lock is to pass on. */
   readonly passLock?: string;
+  /** How long to wait for the answer, in ms. */
+  readonly timeoutMs?: number;
 }
 
 /** Asks for grants on a connection. */
@@ -23,12 +32,19 @@ export class Grants {
   /** News of a grant can come right behind the answer, before whoever asked has got that. */
   readonly #early = new Map<string, Notification[]>();
   #asking = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** When the timer comes; on the monotonic clock, as timers do. */
+  #lookAtMs = Infinity;
 
   constructor(connection: Connection, options: { clock: BootClock; socket: string }) {
     this.connection = connection;
     this.#clock = options.clock;
     this.#socket = options.socket;
     connection.onNotification((notification) => this.#take(notification));
+    // Once for all grants: what waits for a promise is kept until that is settled.
+    connection.closed.then(() => {
+      for (const grant of this.#live.values()) grant.agentGone();
+    });
   }
 
   /**
@@ -36,11 +52,13 @@ export class Grants {
    *
    * @throws {AgentError} what the agent refused with. The signal's reason if it aborts before.
    */
-  async ask(params: GuardParams, { signal, passLock }: AskOptions): Promise<LiveGrant> {
+  async ask(params: GuardParams, options: GrantOptions): Promise<LiveGrant> {
+    const { signal, passLock, timeoutMs } = options;
     this.#asking++;
     try {
-      const result = await this.connection.call("guard", { ...params, follow: true }, { signal });
       const { connection } = this;
+      const asked = { ...params, follow: true };
+      const result = await connection.call("guard", asked, { signal, timeoutMs });
       const grant = new LiveGrant({
         connection,
         result,
@@ -52,6 +70,8 @@ export class Grants {
       this.#live.set(grant.secret, grant);
       for (const notification of this.#early.get(grant.secret) ?? []) grant.take(notification);
       this.#early.delete(grant.secret);
+      if (!connection.open) grant.agentGone(); // right behind the answer
+      this.#lookIn(grant.look());
       return grant;
     } finally {
       if (--this.#asking === 0) this.#early.clear();
@@ -59,9 +79,12 @@ export class Grants {
   }
 
   /** Ends a grant; see {@linkcode LiveGrant.end}. */
-  end(grant: LiveGrant): Promise<void> {
-    this.#live.delete(grant.secret);
-    return grant.end();
+  async end(grant: LiveGrant): Promise<void> {
+    try {
+      await grant.end();
+    } finally {
+      this.#live.delete(grant.secret);
+    }
   }
 
   #take(notification: Notification): void {
@@ -73,5 +96,22 @@ export class Grants {
     const early = this.#early.get(token);
     if (early === undefined) this.#early.set(token, [notification]);
     else early.push(notification);
+  }
+
+  #lookIn(delayMs: number): void {
+    const atMs = performance.now() + Math.min(delayMs, LOOK_EVERY_MS);
+    if (atMs >= this.#lookAtMs) return;
+    clearTimeout(this.#timer);
+    this.#lookAtMs = atMs;
+    this.#timer = setTimeout(() => this.#look(), Math.min(delayMs, LOOK_EVERY_MS));
+    // The writes, not their deadlines, keep the process going.
+    (this.#timer as { unref?: () => void }).unref?.();
+  }
+
+  #look(): void {
+    this.#lookAtMs = Infinity;
+    let nextMs = Infinity;
+    for (const grant of this.#live.values()) nextMs = Math.min(nextMs, grant.look());
+    if (this.#live.size > 0) this.#lookIn(nextMs);
   }
 }

@@ -2,15 +2,12 @@
  * `held` without a round trip, for schedulers that ask about very many stores at every tick.
  *
  * A `watch` keeps the set of stores that the agent holds, and a beat keeps the set good: a question
- * that the agent answers only when it has told this connection of every change that was due. What
- * was told as held and not taken back was therefore valid at the moment of the answer, which is not
- * before the beat was sent. The view counts on it for 1 % of the TTL from the *sending* of the newest
- * beat that was answered, and for no moment longer, whatever happens to the agent, this process or
- * the machine in between: the clock runs in suspend, and is compared at each answer.
- *
- * Why 1 %: the agent ends each hold 2 % of the TTL before the coordinator may let go of the entry. A
- * view that lags by half of that (and the agent's timers by an eighth) is over before the entry is,
- * and the rest is left for clocks that run at different rates. See docs/protocol.md, "Knowing what is held".
+ * that the agent answers only when it has told this connection of every change that was due, and when
+ * each of its holds lasts for more than 1.25 % of the TTL yet. The view counts on the set for 1 % of
+ * the TTL from the *sending* of the newest beat that was answered, and for no moment longer, whatever
+ * happens to the agent, this process or the machine in between: the clock runs in suspend, and is
+ * compared at each answer. So it is never true past the deadline of a hold, which is later than that. See
+ * docs/protocol.md, "Knowing what is held".
  * @module
  */
 import { isStoreCode } from "../lease/store_code.ts";

@@ -5,8 +5,10 @@
  */
 import { Buffer } from "node:buffer";
 import { type ChildProcess, spawn } from "node:child_process";
-import process from "node:process";
-import { agentError } from "./errors.ts";
+import { agentError, MisconfiguredError } from "./errors.ts";
+import { ProcessGroup } from "./process_group.ts";
+import type { Program } from "./token.ts";
+import type { Watchdog } from "./watchdog.ts";
 
 /** What to run. */
 export interface LeashOptions {
@@ -16,40 +18,48 @@ export interface LeashOptions {
   readonly env: Readonly<Record<string, string>>;
   /** What the program reads from its standard input; default: nothing. */
   readonly input?: string | Uint8Array;
-  /** Whether a group that its starter leaves behind is killed. */
-  readonly watched: boolean;
+  /** Who kills a group that its starter leaves behind; null for nobody. */
+  readonly watchdog: Watchdog | null;
   /** The agent's executable, by way of which the program gets the lock of the grant; null for none. */
   readonly lockPasser: string | null;
+  /** How long it has to end when it is asked to. */
+  readonly killAfterMs: number;
 }
 
 /** How a program ended, and what it wrote. */
 export interface Ended {
   readonly status: number | null;
   readonly signal: string | null;
-  readonly stdout: string;
-  readonly stderr: string;
+  readonly stdout: Uint8Array;
+  readonly stderr: Uint8Array;
 }
-
-/**
- * Is told the group, and kills it unless it is told that it need not: the end of its input means that
- * whoever started it is gone, by SIGKILL, too. It is started first, so that the program never runs
- * without it for longer than a turn of the event loop, in which it is told the group. In plain shell,
- * because it must be there wherever this is.
- */
-const WATCHDOG = 'read -r group || exit; read -r done || kill -KILL "-$group" 2>/dev/null';
 
 /** Where what could not be run says why; the program itself does not get it. */
 const REPORT_FD = 3;
+/** How often to look whether what a program left behind has ended. */
+const LOOK_EVERY_MS = 250;
+/** What is written already is read within that time, though somebody keeps the outputs open. */
+const READ_WITHIN_MS = 250;
 
 /** A running program. */
-export class Leash {
+export class Leash implements Program {
   /** Rejects if the program cannot be run. */
   readonly ended: Promise<Ended>;
+  readonly gone: Promise<void>;
+  readonly #options: LeashOptions;
   readonly #child: ChildProcess;
-  readonly #watchdog: ChildProcess | null;
+  readonly #group: ProcessGroup;
+  /** Settles {@linkcode ended} with what there is. */
+  #settle = () => {};
+  /** Resolves {@linkcode gone}. The group's number may be somebody else's soon. */
+  #letGo = () => {};
+  #ending: Promise<boolean> | null = null;
+  #left = false;
 
-  constructor({ executable, args, cwd, env, input, watched, lockPasser }: LeashOptions) {
-    this.#watchdog = watched ? startWatchdog() : null;
+  /** Starts the program. The watchdog is not told of one that cannot be: that stays the caller's. */
+  constructor(options: LeashOptions) {
+    const { executable, args, cwd, env, input, watchdog, lockPasser } = options;
+    this.#options = options;
     const command = [executable, ...args];
     const [program, ...rest] = lockPasser === null
       ? command
@@ -61,70 +71,105 @@ export class Leash {
       detached: true,
       stdio: [stdin, "pipe", "pipe", ...(lockPasser === null ? [] : ["pipe" as const])],
     });
-    if (this.#child.pid !== undefined) this.#watchdog?.stdin?.write(`${this.#child.pid}\n`);
+    if (this.#child.pid !== undefined) watchdog?.watch(this.#child.pid);
+    this.#group = new ProcessGroup(this.#child, watchdog);
     // A program that does not read its input is none of our business.
     this.#child.stdin?.on("error", () => {});
     this.#child.stdin?.end(input);
     this.ended = this.#wait();
+    this.ended.catch(() => {}); // whoever waits is told
+    this.gone = new Promise((resolve) => {
+      this.#letGo = () => {
+        watchdog?.dismiss();
+        this.#letGo = () => {};
+        resolve();
+      };
+    });
+    this.#child.once("error", () => this.#letGo());
+    this.#child.once("exit", () => void this.#look());
   }
 
-  /** Sends a signal to the whole group; no harm where it is gone. */
-  signal(signal: "SIGTERM" | "SIGKILL"): void {
-    const { pid } = this.#child;
-    if (pid === undefined) return;
-    try {
-      process.kill(-pid, signal);
-    } catch {
-      // Nobody is left.
-    }
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  end(msLeft: () => number): Promise<boolean> {
+    this.#ending ??= this.#end(msLeft);
+    return this.#ending;
+  }
+
+  leave(): void {
+    this.#left = true;
+  }
+
+  async #end(msLeft: () => number): Promise<boolean> {
+    const nobodyIsLeft = await this.#group.end(this.#options.killAfterMs, msLeft);
+    // Who left the group may keep the outputs open for ever.
+    const timer = setTimeout(this.#settle, READ_WITHIN_MS);
+    await this.ended.catch(() => {}); // told whoever started it
+    clearTimeout(timer);
+    if (nobodyIsLeft) this.#letGo();
+    return nobodyIsLeft;
   }
 
   #wait(): Promise<Ended> {
-    const stdout = collect(this.#child.stdout!);
-    const stderr = collect(this.#child.stderr!);
-    const report = this.#child.stdio[REPORT_FD];
-    // What the agent's executable says if it does not become the program; nothing if it does.
-    const failure = report ? collect(report as NodeJS.ReadableStream) : () => "";
+    const child = this.#child;
+    const outputs = [child.stdout!, child.stderr!].map(collect);
+    const report = child.stdio[REPORT_FD] as NodeJS.ReadableStream | undefined;
+    const reported = report ? collect(report) : null;
     return new Promise((resolve, reject) => {
-      this.#child.once("error", (error) => {
-        this.#letGo();
-        reject(error);
-      });
-      // Once the outputs are closed, too: whoever still has them belongs to the group.
-      this.#child.once("close", (status, signal) => {
-        this.#letGo();
-        const told = failure();
-        if (told !== "") return reject(failed(told));
-        resolve({ status, signal, stdout: stdout(), stderr: stderr() });
-      });
+      child.once("error", reject);
+      this.#settle = () => {
+        const { exitCode: status, signalCode: signal } = child;
+        const [stdout, stderr] = outputs.map((output) => output());
+        for (const stream of [child.stdout, child.stderr, report]) {
+          (stream as { destroy?: () => void } | undefined)?.destroy?.();
+        }
+        const failure = reported && failureIn(reported().toString(), status, this.#options);
+        if (failure) reject(failure);
+        else resolve({ status, signal, stdout: stdout!, stderr: stderr! });
+      };
+      // Once the outputs are closed, too: whoever still has them belongs to the program.
+      child.once("close", this.#settle);
     });
   }
 
-  /** The group is over, or never was: its number may be somebody else's soon. */
-  #letGo(): void {
-    this.#watchdog?.stdin?.end("done\n");
+  /** The program has ended: lets go of its group when nobody is left in it, or nobody cares. */
+  async #look(): Promise<void> {
+    const cares = this.#options.watchdog !== null && !this.#left;
+    if (!cares || await this.#group.isEmpty()) return this.#letGo();
+    const timer = setTimeout(() => void this.#look(), LOOK_EVERY_MS);
+    (timer as { unref?: () => void }).unref?.();
   }
 }
 
-/** The error in a report: the agent's refusal, or why the program cannot be run. */
-function failed(report: string): Error {
-  const error = JSON.parse(report);
-  return error.data === undefined ? new Error(error.message) : agentError(error);
+/**
+ * What went wrong on the way to the program, by the report of the agent's executable: the agent's refusal,
+ * or why the program cannot be run. Right before it becomes the program, it says that it will.
+ */
+function failureIn(report: string, status: number | null, options: LeashOptions): Error | null {
+  const said = report.split("\n").filter((line) => line !== "").map(parsed);
+  const error = said.find((each) => typeof each?.message === "string");
+  if (error) return error.data === undefined ? new Error(error.message) : agentError(error);
+  if (status === null || said.some((each) => typeof each?.becomes === "string")) return null;
+  return new MisconfiguredError(
+    `Cannot pass the lock on to ${options.executable}: ${options.lockPasser} ended with status ` +
+      `${status} and did not say that it runs anything; passLock names the agent's executable, of ` +
+      "this version or newer",
+  );
 }
 
-function startWatchdog(): ChildProcess {
-  const watchdog = spawn("/bin/sh", ["-c", WATCHDOG], {
-    // Out of reach of what a terminal sends to its foreground group.
-    detached: true,
-    stdio: ["pipe", "ignore", "ignore"],
-  });
-  watchdog.on("error", () => {}); // told by the caller's end alone, then
-  watchdog.stdin!.on("error", () => {});
-  return watchdog;
+// deno-lint-ignore no-explicit-any
+function parsed(line: string): any {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return null;
+  }
 }
 
-function collect(stream: NodeJS.ReadableStream): () => string {
+function collect(stream: NodeJS.ReadableStream): () => Buffer {
   const chunks: Buffer[] = [];
   stream.on("data", (chunk: Buffer) => chunks.push(chunk));
-  return () => Buffer.concat(chunks).toString();
+  return () => Buffer.concat(chunks);
 }

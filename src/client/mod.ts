@@ -14,13 +14,19 @@
  * ```
  * @module
  */
-export { Client, connect, type GuardOptions } from "./client.ts";
+export { type AskOptions, Client, connect, type GuardOptions } from "./client.ts";
 export type { HeldView } from "./held_view.ts";
 export type { Disconnected, LeaseChange } from "./watch.ts";
 export type { Genuine, Token } from "./token.ts";
 export { requireToken } from "./require_token.ts";
 export { unguarded, unguardedUses } from "./unguarded.ts";
-export { type RunOptions, type RunResult, ZitCli, type ZitCliOptions } from "./zitcli.ts";
+export {
+  type BytesOptions,
+  type RunOptions,
+  type RunResult,
+  ZitCli,
+  type ZitCliOptions,
+} from "./zitcli.ts";
 export {
   AgentError,
   type AgentErrorOptions,

@@ -8,6 +8,21 @@
  */
 import { LostError, NoTokenError } from "./errors.ts";
 
+/** A program that runs under a token, with all that it started. */
+export interface Program {
+  /** The number of its process group; 0 if it never ran. */
+  readonly pid: number;
+  /** Resolves when nobody is left. */
+  readonly gone: Promise<void>;
+  /**
+   * Ends it: in order if there is time, and by force before `msLeft()` is 0. Resolves when nobody is left;
+   * false if somebody does not even end by force.
+   */
+  end(msLeft: () => number): Promise<boolean>;
+  /** Lets processes that it leaves behind live on. */
+  leave(): void;
+}
+
 /** What stands behind a token. */
 export interface Grant {
   /** The store; null for an unguarded one, which goes for any. */
@@ -31,6 +46,8 @@ export interface Grant {
   readonly lockPasser: string | null;
   /** What a guarded program finds in its environment. */
   environment(): Record<string, string>;
+  /** A program was started under the grant, and is not to outlive it. */
+  keep(program: Program): void;
 }
 
 const KEY = Symbol("token");
@@ -86,7 +103,7 @@ export class Token {
 
   /**
    * Aborts when the write is to stop: the lease runs out unrenewed (a third of the TTL before its
-   * deadline), it is lost, the agent is gone, the guard has ended, or the signal given to it
+   * deadline, whether or not the agent says so), it is lost, the agent is gone, the guard has ended, or the signal given to it
    * aborted. The reason is an error that says which.
    */
   get signal(): AbortSignal {
@@ -107,8 +124,10 @@ export class Token {
    * The commit-point check, right before a write becomes visible: the coordinator confirms the lease
    * once more. If it throws, do not commit.
    *
-   * @throws {LostError} if the lease went. {@linkcode NoTokenError} if the guard has ended.
-   * {@linkcode UnavailableError} if the coordinator does not confirm, or the agent is gone.
+   * @throws {LostError} if the lease went, or its deadline passed before there was an answer.
+   * {@linkcode NoTokenError} if the guard has ended. {@linkcode UnavailableError} if the coordinator
+   * does not confirm, or the agent is gone. What a signal aborts with meanwhile: the one given here, or
+   * to the guard.
    */
   verify(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     return this.#grant.verify(options);

@@ -3,8 +3,9 @@
  * @module
  */
 import process from "node:process";
+import { isReason } from "../lease/reason.ts";
 import { InvalidError } from "./errors.ts";
-import { type Grant, mintToken, type Token } from "./token.ts";
+import { type Grant, mintToken, type Program, type Token } from "./token.ts";
 
 /** No more reasons than this are told apart; a reason is a sentence in the source, not data. */
 const MAX_REASONS = 1_000;
@@ -18,19 +19,18 @@ let total = 0;
  * {@linkcode unguardedUses}, and warned about on stderr once for each reason.
  *
  * @param reason Why no lease is needed here, for whoever audits it.
- * @throws {InvalidError} if the reason is empty.
+ * @throws {InvalidError} if the reason is empty, or nothing of it can be read.
  */
 export function unguarded(reason: string): Token {
   const why = typeof reason === "string" ? reason.trim() : "";
-  if (why === "") {
+  if (!isReason(why)) {
     throw new InvalidError("Cannot go unguarded without a reason: say why no lease is needed here");
   }
   total++;
   const before = uses.get(why) ?? 0;
   if (before > 0 || uses.size < MAX_REASONS) uses.set(why, before + 1);
-  if (before === 0) {
-    process.emitWarning(`UNGUARDED reason=${JSON.stringify(why)}`, { code: "ZIT_UNGUARDED" });
-  }
+  // Not as a warning of the runtime's: these can be switched off by the environment.
+  if (before === 0) process.stderr.write(`Warning: UNGUARDED reason=${JSON.stringify(why)}\n`);
   return mintToken(new Unguarded(why));
 }
 
@@ -60,6 +60,10 @@ class Unguarded implements Grant {
 
   verify(): Promise<void> {
     return Promise.resolve();
+  }
+
+  keep(program: Program): void {
+    program.leave();
   }
 
   environment(): Record<string, string> {

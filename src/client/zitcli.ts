@@ -6,7 +6,9 @@ import process from "node:process";
 import { isStoreCode } from "../lease/store_code.ts";
 import { InvalidError } from "./errors.ts";
 import { type Ended, Leash } from "./leash.ts";
-import { type Genuine, grantOf, type Token } from "./token.ts";
+import { onAbort } from "./signals.ts";
+import { type Genuine, type Grant, grantOf, type Token } from "./token.ts";
+import { Watchdog } from "./watchdog.ts";
 
 /** Commands of `zit` that only read, unless the options name others. */
 const READS = [
@@ -52,10 +54,20 @@ export interface RunOptions {
   readonly input?: string | Uint8Array;
   /** Ends the program: SIGTERM, and SIGKILL when it does not heed that. */
   readonly signal?: AbortSignal;
+  /** What the outputs are returned as: `text`, decoded as UTF-8, or the `bytes` as they are. Default text. */
+  readonly output?: "text" | "bytes";
 }
 
+/** Options that ask for bytes. */
+export type BytesOptions = RunOptions & { readonly output: "bytes" };
+
 /** How a command ended: `status` is null if a signal ended it. */
-export type RunResult = Ended;
+export interface RunResult<T extends string | Uint8Array = string> {
+  readonly status: number | null;
+  readonly signal: string | null;
+  readonly stdout: T;
+  readonly stderr: T;
+}
 
 /** The `zit` executable. */
 export class ZitCli<R extends string = typeof READS[number]> {
@@ -72,63 +84,80 @@ export class ZitCli<R extends string = typeof READS[number]> {
    *
    * @throws {InvalidError} if the command is not known to only read, or `store` is no store code.
    */
+  read(
+    store: string,
+    command: R,
+    args: readonly string[],
+    options: BytesOptions,
+  ): Promise<RunResult<Uint8Array>>;
+  read(
+    store: string,
+    command: R,
+    args?: readonly string[],
+    options?: RunOptions,
+  ): Promise<RunResult>;
   async read(
     store: string,
     command: R,
     args: readonly string[] = [],
     options: RunOptions = {},
-  ): Promise<RunResult> {
+  ): Promise<RunResult | RunResult<Uint8Array>> {
     checkStore(store);
+    options.signal?.throwIfAborted();
     if (!this.#reads.has(command)) {
       throw new InvalidError(
         `Cannot run "${command}" on ${store} as a read: it may write; use write(), with a token`,
       );
     }
-    const leash = this.#start(store, [command, ...args], {
-      ...options,
-      lease: {},
-      watched: false,
-      lockPasser: null,
-    });
-    return await untilEnd(leash, { signals: [options.signal], killAfterMs: this.#killAfterMs });
+    const leash = this.#start(store, [command, ...args], options, null);
+    return resultOf(await untilEnd(leash, [options.signal], () => Infinity), options);
   }
 
   /**
    * Runs a command that writes. The lease is confirmed right before; while it runs, the command is
-   * ended when the lease is in danger, and with it all that it started in its process group. It does
-   * not outlive this process either.
+   * ended when the lease is in danger, and with it all that it started in its process group. What it
+   * leaves behind in that is ended with the guard. It does not outlive this process either.
    *
    * @throws {NoTokenError} if the token is forged, copied, another store's, or its guard has ended;
    * nothing was run then. {@linkcode LostError} if the lease went, before or while it ran.
    * {@linkcode UnavailableError} if the coordinator does not confirm; nothing was run then.
+   * {@linkcode MisconfiguredError} if `/bin/sh` cannot be run, or `passLock` names no agent.
    */
+  write<T extends Token>(
+    token: Genuine<T>,
+    store: string,
+    args: readonly string[],
+    options: BytesOptions,
+  ): Promise<RunResult<Uint8Array>>;
+  write<T extends Token>(
+    token: Genuine<T>,
+    store: string,
+    args: readonly string[],
+    options?: RunOptions,
+  ): Promise<RunResult>;
   async write<T extends Token>(
     token: Genuine<T>,
     store: string,
     args: readonly string[],
     options: RunOptions = {},
-  ): Promise<RunResult> {
+  ): Promise<RunResult | RunResult<Uint8Array>> {
     checkStore(store);
     const grant = grantOf(token, store);
-    options.signal?.throwIfAborted();
-    grant.signal.throwIfAborted();
-    await grant.verify({ signal: options.signal });
-    // Aborted while it was confirmed: by now an abort would find nothing to end.
-    options.signal?.throwIfAborted();
-    grant.signal.throwIfAborted();
-    const leash = this.#start(store, args, {
-      ...options,
-      lease: grant.environment(),
-      watched: true,
-      lockPasser: grant.lockPasser,
-    });
-    const ended = await untilEnd(leash, {
-      signals: [grant.signal, options.signal],
-      killAfterMs: this.#killAfterMs,
-      msToDeadline: () => grant.msToDeadline,
-    });
+    const signals = [grant.signal, options.signal];
+    for (const signal of signals) signal?.throwIfAborted();
+    const watchdog = await Watchdog.start();
+    let leash: Leash;
+    try {
+      await confirm(grant, signals);
+      leash = this.#start(store, args, options, { grant, watchdog });
+    } catch (error) {
+      watchdog.dismiss();
+      throw error;
+    }
+    grant.keep(leash);
+    const ended = await untilEnd(leash, signals, () => grant.msToDeadline);
     grantOf(token, store); // lost meanwhile, or its guard did not wait for us: told in any case
-    return ended;
+    return resultOf(ended, options);
   }
 
   get #killAfterMs(): number {
@@ -138,11 +167,8 @@ export class ZitCli<R extends string = typeof READS[number]> {
   #start(
     store: string,
     args: readonly string[],
-    run: RunOptions & {
-      readonly lease: Record<string, string>;
-      readonly watched: boolean;
-      readonly lockPasser: string | null;
-    },
+    { input }: RunOptions,
+    under: { readonly grant: Grant; readonly watchdog: Watchdog } | null,
   ): Leash {
     const { executable = "zit", directory, prefix, env = process.env } = this.#options;
     const outside = Object.entries(env).filter(([name, value]) =>
@@ -152,40 +178,61 @@ export class ZitCli<R extends string = typeof READS[number]> {
       executable,
       args: [...prefix?.(store) ?? [], ...args],
       cwd: directory?.(store),
-      env: { ...Object.fromEntries(outside), ...run.lease },
-      input: run.input,
-      watched: run.watched,
-      lockPasser: run.lockPasser,
+      env: { ...Object.fromEntries(outside), ...under?.grant.environment() },
+      input,
+      watchdog: under?.watchdog ?? null,
+      lockPasser: under?.grant.lockPasser ?? null,
+      killAfterMs: this.#killAfterMs,
     });
   }
 }
 
-/** Waits for the end, which comes soon once one of the signals aborts; then that is thrown. */
-async function untilEnd(leash: Leash, { signals, killAfterMs, msToDeadline = () => Infinity }: {
-  readonly signals: readonly (AbortSignal | undefined)[];
-  readonly killAfterMs: number;
-  /** To the deadline of the lease, at which nothing may be left. */
-  readonly msToDeadline?: () => number;
-}): Promise<Ended> {
-  const given = signals.filter((signal) => signal !== undefined);
-  const any = AbortSignal.any(given);
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const stop = () => {
-    leash.signal("SIGTERM");
-    timer = setTimeout(() => leash.signal("SIGKILL"), Math.min(killAfterMs, msToDeadline()));
-  };
-  any.addEventListener("abort", stop, { once: true });
-  if (any.aborted) stop();
+/** Confirms the grant; throws, too, if one of the signals aborts before that is done. */
+async function confirm(
+  grant: Grant,
+  signals: readonly (AbortSignal | undefined)[],
+): Promise<void> {
+  const giveUp = new AbortController();
+  const stopListening = onAbort(signals, (reason) => giveUp.abort(reason));
   try {
-    const ended = await leash.ended;
-    if (!any.aborted) return ended;
-    // What the program left behind in its group.
-    leash.signal("SIGKILL");
-    throw any.reason;
+    await grant.verify({ signal: giveUp.signal });
+    // Aborted while it was confirmed: by now an abort would find nothing to end.
+    giveUp.signal.throwIfAborted();
   } finally {
-    clearTimeout(timer);
-    any.removeEventListener("abort", stop);
+    stopListening();
   }
+}
+
+/** Waits for the end, which comes soon once one of the signals aborts; then that is thrown. */
+async function untilEnd(
+  leash: Leash,
+  signals: readonly (AbortSignal | undefined)[],
+  /** To the deadline of the lease, at which nothing may be left. */
+  msLeft: () => number,
+): Promise<Ended> {
+  let stopped: { readonly reason: unknown } | null = null;
+  const stopListening = onAbort(signals, (reason) => {
+    stopped = { reason };
+    void leash.end(msLeft);
+  });
+  // What kept it from running says less than what ended it meanwhile.
+  const ended = await leash.ended.catch((error) => ({ error }));
+  stopListening();
+  if (stopped !== null) {
+    await leash.end(msLeft);
+    throw (stopped as { readonly reason: unknown }).reason;
+  }
+  if ("error" in ended) throw ended.error;
+  return ended;
+}
+
+function resultOf(
+  { stdout, stderr, ...how }: Ended,
+  { output = "text" }: RunOptions,
+): RunResult | RunResult<Uint8Array> {
+  if (output === "bytes") return { ...how, stdout, stderr };
+  const text = (bytes: Uint8Array) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+  return { ...how, stdout: text(stdout), stderr: text(stderr) };
 }
 
 function checkStore(store: string): void {

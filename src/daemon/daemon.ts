@@ -73,6 +73,7 @@ async function run(options: RunOptions, log: Log): Promise<number> {
   const descriptors = setDescriptorLimit(Infinity).soft;
   const stores = options.storesFile === null ? null : pinnedOf(options.storesFile);
   const state = StateDir.open(options.stateDir, { incarnation, node });
+  for (const message of options.warnings) log.event("warn", "settings", { message });
   for (const damage of state.damage) log.event("warn", "state_damaged", { message: damage });
   const parts = join(options, { incarnation, state, descriptors, log });
   log.event("info", "started", {

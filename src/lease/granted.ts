@@ -76,7 +76,7 @@ function cannotVerify(m: Moment, grantId: number): Refusal | null {
   if (grant.lost !== null) return refuse.lost(code, LOSS[grant.lost]);
   return m.context.connected
     ? null
-    : refuse.unavailable(code, m.context.downReason ?? "not connected");
+    : refuse.cannotVerify(code, m.context.downReason ?? "not connected");
 }
 
 /** A lock was looked at, for a verify or for a shared guard that joins it. */
@@ -145,7 +145,7 @@ function knownDeadlineMs(m: Moment, grant: Grant): number {
 
 /** Ends every verify that has waited long enough. */
 export function sweepVerifies(m: Moment): void {
-  const refusal = refuse.unavailable(m.store.code, "no answer in time");
+  const refusal = refuse.cannotVerify(m.store.code, "no answer in time");
   settleVerifies(m, ({ id, answerByMs }) => {
     if (m.nowMs >= answerByMs) return { type: "verify_failed", id, refusal };
     dueAt(m.store, answerByMs);

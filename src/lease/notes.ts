@@ -121,7 +121,8 @@ export function onUnreachable(m: Moment, reason: string): void {
     for (const guard of m.store.passing.values()) {
       if (!guard.waitLease) commit.drop(m, guard, refusal);
     }
-    granted.settleVerifies(m, ({ id }) => ({ type: "verify_failed", id, refusal }));
+    const unverified = refuse.cannotVerify(m.store.code, reason);
+    granted.settleVerifies(m, ({ id }) => ({ type: "verify_failed", id, refusal: unverified }));
   }
   if (!m.context.connected) resolve(m);
 }

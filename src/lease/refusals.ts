@@ -9,19 +9,31 @@ import type { Holder, Refusal } from "./errors.ts";
 export function unavailable(store: string, reason: string): Refusal {
   return {
     kind: "unavailable",
-    message: `Cannot guard store ${store}: the coordinator cannot be reached (${reason}); ` +
+    message: `Cannot guard store ${store}: ${unreachable(reason)}; ` +
       "nothing may be written until it is back, so try again later",
     retryAfterMs: 1_000,
   };
 }
 
-/** A question that only the coordinator can answer. */
-export function cannotTell(store: string, reason: string): Refusal {
+/** A write that runs cannot be proven now; its lease may hold all the same. */
+export function cannotVerify(store: string, reason: string): Refusal {
   return {
     kind: "unavailable",
-    message:
-      `Cannot tell who holds store ${store}: the coordinator cannot be reached (${reason}); ` +
-      "try again later",
+    message: `Cannot verify the write to store ${store}: ${unreachable(reason)}; ` +
+      "do not let it take effect before it is verified, so try again",
+    retryAfterMs: 1_000,
+  };
+}
+
+/** A question that only the coordinator can answer: who `holds`, or `held`, a store. */
+export function cannotTell(
+  store: string,
+  reason: string,
+  what: "holds" | "held" = "holds",
+): Refusal {
+  return {
+    kind: "unavailable",
+    message: `Cannot tell who ${what} store ${store}: ${unreachable(reason)}; try again later`,
     retryAfterMs: 1_000,
   };
 }
@@ -190,6 +202,11 @@ export function limit(store: string, reason: string): Refusal {
 
 /** How soon to ask again whether the processes of an earlier agent are gone. */
 const CLIENTS_RETRY_MS = 1_000;
+
+/** `reason` without its second sentence: what an operator can do about it is told by the check. */
+function unreachable(reason: string): string {
+  return `the coordinator cannot be reached (${reason.replace(/\. [A-Z].*$/s, "")})`;
+}
 
 function seconds(ms: number): string {
   return ms < 1_000 ? `${Math.max(0, Math.ceil(ms))} ms` : `${(ms / 1_000).toFixed(1)} s`;

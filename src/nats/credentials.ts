@@ -11,6 +11,7 @@ import {
   type TlsOptions,
   usernamePasswordAuthenticator,
 } from "@nats-io/transport-node";
+import { reasonOf } from "../sys/errno.ts";
 import type { CredentialFiles } from "./options.ts";
 
 /** Credentials as read. */
@@ -86,7 +87,9 @@ function readFile(path: string): Buffer {
   try {
     return readFileSync(path);
   } catch (error) {
-    throw new CredentialsError(`Cannot read ${path}: ${(error as Error).message}`);
+    throw new CredentialsError(
+      `Cannot read ${path}: ${reasonOf(error)}; correct its path, or who may read it`,
+    );
   }
 }
 

@@ -6,6 +6,7 @@
  * @module
  */
 import { createServer, type Server, type Socket } from "node:net";
+import { reasonOf } from "../sys/errno.ts";
 
 /** More than a monitor's request has; what is longer is refused. */
 const MAX_REQUEST_BYTES = 8_192;
@@ -60,7 +61,8 @@ export class HttpServer {
     const host = address.slice(0, at).replace(/^\[(.*)\]$/, "$1");
     await new Promise<void>((resolve, reject) => {
       http.#server.once("error", (error) => {
-        reject(new HttpError(`Cannot serve HTTP at ${address} (--http): ${error.message}`));
+        const why = `${reasonOf(error)}; give another address with --http`;
+        reject(new HttpError(`Cannot serve HTTP at ${address}: ${why}`));
       });
       const port = Number(address.slice(at + 1));
       http.#server.listen(host === "" ? { port } : { port, host }, resolve);

@@ -7,6 +7,9 @@
  */
 import { fstatSync } from "node:fs";
 import pino from "pino";
+import { visible, visibleJson } from "../sys/visible.ts";
+import { LogFile } from "./log_file.ts";
+import type { Lines } from "./log_file.ts";
 
 /** How much is logged. */
 export type LogLevel = "debug" | "info" | "warn" | "error";
@@ -31,11 +34,23 @@ export interface LogOptions {
 }
 
 /** Opens the log. */
-export function openLog({ format, level, fd = 2, journal = false }: LogOptions): Log {
-  // Synchronous: what was logged is written when the process dies the next moment.
-  const destination = pino.destination({ fd, sync: true });
-  const stream = journal ? new JournalStream(destination) : destination;
-  if (format === "text") return new TextLog(stream, level, !journal);
+export function openLog(options: LogOptions): Log {
+  const file = new LogFile(options.fd ?? 2);
+  const destination = new VisibleStream(file);
+  const stream = options.journal ? new JournalStream(destination) : destination;
+  const log = options.format === "text"
+    ? new TextLog(stream, options.level, !options.journal)
+    : jsonLog(stream, options);
+  return {
+    event: (level, event, fields) => {
+      log.event(level, event, fields);
+      const lines = file.takeLost();
+      if (lines > 0) log.event("warn", "log_lost", { lines });
+    },
+  };
+}
+
+function jsonLog(stream: Lines, { level, journal = false }: LogOptions): Log {
   const logger = pino({
     level,
     base: null,
@@ -54,9 +69,20 @@ export function isJournal(env: Readonly<Record<string, string | undefined>>, fd 
   return env.JOURNAL_STREAM === `${dev}:${ino}`;
 }
 
-/** Takes whole lines. */
-interface Lines {
-  write(line: string): void;
+/**
+ * Names, keys and messages of other hosts are read at a terminal, too. In either format they stand in
+ * quotes if there is anything to hide in them.
+ */
+class VisibleStream implements Lines {
+  readonly #destination: Lines;
+
+  constructor(destination: Lines) {
+    this.#destination = destination;
+  }
+
+  write(line: string): void {
+    this.#destination.write(`${visibleJson(line.slice(0, -1))}\n`);
+  }
 }
 
 const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error"];
@@ -119,7 +145,7 @@ function plainText(value: unknown): string {
 
 function textOf(value: unknown): string {
   const text = plainText(value);
-  return /^[^\s"=]+$/.test(text) ? text : JSON.stringify(text);
+  return /^[^\s"=]+$/.test(text) && visible(text) === text ? text : JSON.stringify(text);
 }
 
 /**

@@ -3,6 +3,7 @@
  * @module
  */
 import { sendDatagram } from "../sys/unix_socket.ts";
+import { visible } from "../sys/visible.ts";
 
 /** How often a message that must arrive is tried again while systemd's socket is full. */
 const RETRY_MS = 50;
@@ -44,10 +45,9 @@ export function openNotifier(
   const { NOTIFY_SOCKET: address, WATCHDOG_USEC, WATCHDOG_PID } = env;
   // Not for children of ours.
   for (const name of ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"]) delete env[name];
-  const ours = !WATCHDOG_PID || Number(WATCHDOG_PID) === process.pid;
-  const watchdogMs = address && ours && Number(WATCHDOG_USEC) > 0
-    ? Number(WATCHDOG_USEC) / 1_000
-    : null;
+  const ours = !WATCHDOG_PID || WATCHDOG_PID === String(process.pid);
+  const usec = /^\d+$/.test(WATCHDOG_USEC ?? "") ? Number(WATCHDOG_USEC) : 0;
+  const watchdogMs = address && ours && usec > 0 ? usec / 1_000 : null;
   return new SystemdNotifier(address || null, { watchdogMs, send, onError });
 }
 
@@ -147,5 +147,5 @@ class SystemdNotifier implements Notifier {
 
 /** Each line would be another assignment. */
 function oneLine(text: string): string {
-  return text.replace(/\s+/g, " ");
+  return visible(text.replace(/\s+/g, " "));
 }

@@ -21,7 +21,7 @@ export function takeActivationFd(
   delete env.LISTEN_PID;
   delete env.LISTEN_FDS;
   delete env.LISTEN_FDNAMES;
-  if (Number(LISTEN_PID) !== pid || LISTEN_FDS === undefined || LISTEN_FDS === "0") return null;
+  if (LISTEN_PID !== String(pid) || LISTEN_FDS === undefined || LISTEN_FDS === "0") return null;
   if (LISTEN_FDS === "1") return FIRST_FD;
   throw new SocketError(
     `Cannot listen on the sockets that systemd passed: they are ${LISTEN_FDS}, not one; the ` +

@@ -106,6 +106,21 @@ describe("Agent whenTold()", () => {
     expect(reader.told.slice(-2)).toEqual(["one false", "all told"]);
   });
 
+  test("waits while a hold is so near its deadline that a view would count on it beyond that", async () => {
+    const [time, reader] = [new LateTime(), new Reader()];
+    const agent = await agentWith(time, reader);
+    agent.setConnected(false);
+    const ask = () => agent.watching.whenTold(reader, () => reader.told.push("all told"));
+    time.lateMs = TTL_MS * 0.96;
+    ask();
+    expect(reader.told).toEqual(["all told"]);
+    time.lateMs = TTL_MS * 0.9685; // the deadline is at 98 %, and a view counts on 1 %
+    ask();
+    expect(reader.told).toEqual(["all told"]);
+    while (reader.told.length < 3 && time.step());
+    expect(reader.told).toEqual(["all told", "one false", "all told"]);
+  });
+
   test("waits for a reader that is behind, and comes after what that is told", async () => {
     const [time, reader] = [new LateTime(), new Reader()];
     const agent = await agentWith(time, reader);

@@ -1,12 +1,19 @@
 /**
  * Checks a saved history: `bun test/chaos/check.ts HISTORY [--timeline FILE]`. Prints what is wrong,
- * and `grants=N overlaps=N stuck=N` as the last line; exit status 1 if anything is wrong.
+ * and `grants=N overlaps=N stuck=N` as the last line; exit status 1 if anything is wrong, 65 if there is
+ * no history to check.
  * @module
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { check, summary, type Verdict } from "./checker.ts";
-import { parseHistory } from "./history.ts";
+import type { Event } from "./history.ts";
+import { HistoryError, parseHistory } from "./reading.ts";
 import { drawTimeline } from "./timeline.ts";
+
+/** Exit statuses as in sysexits.h. */
+const EX_USAGE = 64;
+const EX_DATAERR = 65;
+const EX_CANTCREAT = 73;
 
 /** Violations printed in full; a broken run has thousands. */
 const MAX_PRINTED = 50;
@@ -32,15 +39,39 @@ export function report(verdict: Verdict): void {
   console.log(summary(verdict));
 }
 
-if (import.meta.main) {
-  const [path, flag, timeline] = process.argv.slice(2);
-  if (path === undefined || (flag !== undefined && (flag !== "--timeline" || !timeline))) {
-    console.error("usage: bun test/chaos/check.ts HISTORY [--timeline FILE]");
-    process.exit(64);
+/** Ends with a message for a person. */
+function fail(status: number, message: string): never {
+  console.error(`chaos: ${message}`);
+  process.exit(status);
+}
+
+/** The history in a file, and what it amounts to. */
+function judge(path: string): { events: Event[]; verdict: Verdict } {
+  try {
+    const events = parseHistory(readFileSync(path, "utf8"));
+    return { events, verdict: check(events) };
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== undefined) fail(EX_DATAERR, `Cannot read the history: ${message}`);
+    if (error instanceof HistoryError) fail(EX_DATAERR, `Cannot check ${path}: ${message}`);
+    throw error;
   }
-  const events = parseHistory(readFileSync(path, "utf8"));
-  const verdict = check(events);
-  if (timeline !== undefined) writeFileSync(timeline, drawTimeline(events, verdict));
+}
+
+if (import.meta.main) {
+  const [path, flag, timeline, ...rest] = process.argv.slice(2);
+  const known = flag === undefined || (flag === "--timeline" && timeline && rest.length === 0);
+  if (path === undefined || path.startsWith("--") || !known) {
+    fail(EX_USAGE, "usage: scripts/chaos --check HISTORY [--timeline FILE.svg]");
+  }
+  const { events, verdict } = judge(path);
   report(verdict);
+  if (timeline !== undefined) {
+    try {
+      writeFileSync(timeline, drawTimeline(events, verdict));
+    } catch (error) {
+      fail(EX_CANTCREAT, `Cannot draw the timeline: ${(error as Error).message}`);
+    }
+  }
   process.exit(verdict.violations.length > 0 ? 1 : 0);
 }

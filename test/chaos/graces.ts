@@ -17,32 +17,66 @@ export function checkGraces(
   exemptions: Exemptions,
 ): Violation[] {
   const { graceMs, ttlMs } = events.find((event) => event.kind === "setup")!;
-  const closed = new Set(
-    events.filter((event) => event.kind === "tenure").filter((tenure) => tenure.closed)
-      .map(({ store, node, epoch }) => `${store} ${node} ${epoch}`),
-  );
-  const last = new Map<string, Granted>();
+  const closings = new Closings(events, exemptions);
   const violations: Violation[] = [];
   const granted = attempts.filter((attempt): attempt is Granted => attempt.grant !== null)
     .sort((a, b) => a.grant.t - b.grant.t);
+  // Of each store and node the grant that was proven last. Of each node, since what is owed to one is
+  // not paid by what another, exempt one did in between.
+  const last = new Map<string, Map<string, { attempt: Granted; provenMs: number }>>();
   for (const attempt of granted) {
     const { grant, id } = attempt;
-    const before = last.get(grant.store);
-    last.set(grant.store, attempt);
-    if (before === undefined || before.grant.node === grant.node) continue;
-    const { store, node, epoch } = before.grant;
-    if (closed.has(`${store} ${node} ${epoch}`)) continue;
-    if (exemptions.cover(grant.t, [node, grant.node])) continue;
-    const tookMs = grant.t - provenMsOf(before, ttlMs);
-    if (tookMs >= graceMs) continue;
-    violations.push({
-      rule: "grace",
-      t: grant.t,
-      message: `store ${store}: ${id} on ${grant.node} was granted ${tookMs.toFixed(0)} ms after ` +
-        `${before.id} was last proven on ${node}, which did not close its tenure`,
-    });
+    const nodes = last.get(grant.store) ?? new Map();
+    last.set(grant.store, nodes);
+    for (const { attempt: before, provenMs } of nodes.values()) {
+      const { node } = before.grant;
+      const tookMs = grant.t - provenMs;
+      if (node === grant.node || tookMs >= graceMs) continue;
+      if (closings.between(before.grant, grant)) continue;
+      if (exemptions.cover(grant.t, [node, grant.node])) continue;
+      violations.push({
+        rule: "grace",
+        t: grant.t,
+        message:
+          `store ${grant.store}: ${id} on ${grant.node} was granted ${
+            tookMs.toFixed(0)
+          } ms after ` +
+          `${before.id} was last proven on ${node}, which did not close its tenure`,
+      });
+    }
+    const provenMs = provenMsOf(attempt, ttlMs);
+    if (provenMs >= (nodes.get(grant.node)?.provenMs ?? -Infinity)) {
+      nodes.set(grant.node, { attempt, provenMs });
+    }
   }
   return violations;
+}
+
+/** Tenures that were closed, and when each began and ended, as their follower saw them. */
+class Closings {
+  readonly #begun = new Map<string, number>();
+  readonly #closed = new Map<string, number>();
+
+  constructor(events: readonly Event[], exemptions: Exemptions) {
+    for (const event of events) {
+      if (event.kind !== "tenure") continue;
+      // An older program notes its own at once, and the follower the agents' some time later: which
+      // was first is not known. What the follower notes is in the order of the records.
+      if (!event.closed && exemptions.isOlder(event.node)) continue;
+      const times = event.closed ? this.#closed : this.#begun;
+      if (!times.has(keyOf(event))) times.set(keyOf(event), event.t);
+    }
+  }
+
+  /** Whether the tenure of the one was closed before that of the other began, where that is known. */
+  between(one: EventOf<"grant">, other: EventOf<"grant">): boolean {
+    const closedMs = this.#closed.get(keyOf(one)) ?? Infinity;
+    return closedMs <= (this.#begun.get(keyOf(other)) ?? Number.MAX_VALUE);
+  }
+}
+
+function keyOf({ store, node, epoch }: EventOf<"grant"> | EventOf<"tenure">): string {
+  return `${store} ${node} ${epoch}`;
 }
 
 /** When a holder last proved its hold, at the earliest. */

@@ -7,8 +7,7 @@
  * to their wall clocks.
  * @module
  */
-import { closeSync, openSync, readdirSync, readFileSync, writeSync } from "node:fs";
-import { join } from "node:path";
+import { closeSync, openSync, writeSync } from "node:fs";
 import { bootTimeMs } from "../../src/sys/boot_time.ts";
 
 /** What the run promised; the first line of a history. */
@@ -40,6 +39,8 @@ export interface Ask {
   readonly via: "socket" | "guard";
   readonly waitMs: number;
   readonly waitLease: boolean;
+  /** The lines that a command writes which ends with status 0; absent where it is not settled. */
+  readonly writes?: number;
 }
 
 /**
@@ -123,6 +124,13 @@ export interface Written {
   readonly doneMs?: number;
 }
 
+/** Its writer says that it has written this line; in a history only where the log lacks it. */
+export interface Wrote {
+  readonly kind: "wrote";
+  readonly id: string;
+  readonly seq: number;
+}
+
 /** A fault begins; it ends with `healed` of the same id, or at once. */
 export interface Fault {
   readonly kind: "fault";
@@ -179,6 +187,7 @@ export type Event =
     | Exit
     | Gone
     | Written
+    | Wrote
     | Fault
     | Healed
     | Calm
@@ -202,7 +211,7 @@ export class HistoryFile {
   }
 
   /** Notes what happens now, or happened at `t`. */
-  note(happening: Note, t = bootTimeMs()): number {
+  note(happening: Happening, t = bootTimeMs()): number {
     writeSync(this.#fd, JSON.stringify({ t: round(t), ...happening }) + "\n");
     return t;
   }
@@ -215,67 +224,4 @@ export class HistoryFile {
 /** To microseconds: enough to order what happened, and lines stay readable. */
 function round(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
-}
-
-/** Reads a history; a last line that its killed writer did not finish is left out. */
-export function parseHistory(text: string): Event[] {
-  const lines = text.split("\n");
-  const last = lines.pop();
-  const events = lines.filter((line) => line !== "").map((line, index) => {
-    try {
-      return JSON.parse(line) as Event;
-    } catch {
-      throw new Error(`Cannot read line ${index + 1} of the history: ${line.slice(0, 200)}`);
-    }
-  });
-  if (last !== "" && last !== undefined) return parseHistory(lines.join("\n") + "\n");
-  return events;
-}
-
-/** A write has ended: noted by writers that can, and put into its line of the log. */
-interface Wrote {
-  readonly kind: "wrote";
-  readonly id: string;
-  readonly seq: number;
-}
-
-/** What may be noted while a run goes on. */
-export type Note = Happening | Wrote;
-
-/**
- * Puts the files of a run together: the histories of its processes (`*.jsonl` in `dir`), and the logs
- * of its stores, whose order is the order of the writes. Sorted by time; the order of a log wins.
- */
-export function collect(
-  dir: string,
-  logs: ReadonlyMap<string, string>,
-): Event[] {
-  const events: Event[] = [];
-  for (const name of readdirSync(dir).filter((name) => name.endsWith(".jsonl"))) {
-    events.push(...parseHistory(readFileSync(join(dir, name), "utf8")));
-  }
-  const done = new Map<string, number>();
-  for (const event of events as (Event | { t: number } & Wrote)[]) {
-    if (event.kind === "wrote") done.set(`${event.id} ${event.seq}`, event.t);
-  }
-  for (const [store, path] of logs) {
-    readLog(path).forEach((line, index) => {
-      const doneMs = done.get(`${line.id} ${line.seq}`);
-      events.push({ ...line, doneMs, kind: "written", store, index });
-    });
-  }
-  return events.filter(({ kind }) => (kind as string) !== "wrote")
-    .sort((a, b) => a.t - b.t);
-}
-
-type LogLine = Omit<EventOf<"written">, "kind" | "store" | "index">;
-
-function readLog(path: string): LogLine[] {
-  let text: string;
-  try {
-    text = readFileSync(path, "utf8");
-  } catch {
-    return []; // Nobody wrote to it yet.
-  }
-  return text.split("\n").filter((line) => line !== "").map((line) => JSON.parse(line));
 }

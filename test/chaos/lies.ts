@@ -3,7 +3,7 @@
  * @module
  */
 import { expect } from "bun:test";
-import type { Violation } from "./checker.ts";
+import type { Rule } from "./checker.ts";
 import type { Event, EventOf } from "./history.ts";
 
 /** A run that went well: a handoff after a kill, a verified write, a grace, a guarded command. */
@@ -74,12 +74,14 @@ export function goodHistory(): Event[] {
   ];
 }
 
-function ask(t: number, id: string, node: string): Event {
-  const rest = { store: "s", via: "socket", waitMs: 0, waitLease: false } as const;
-  return { t, kind: "ask", id, node, ...rest };
+/** Somebody asks, and does not wait unless told to. */
+export function ask(t: number, id: string, node: string, waitMs = 0): Event {
+  const rest = { store: "s", via: "socket", waitLease: false } as const;
+  return { t, kind: "ask", id, node, waitMs, ...rest };
 }
 
-function written(
+/** A line of the store's log. */
+export function written(
   t: number,
   index: number,
   line: { id: string; node: string; epoch: number; seq: number },
@@ -109,7 +111,7 @@ export function alter<K extends Event["kind"]>(
 }
 
 /** Somebody asks, and is refused at once. */
-function refused(
+export function refused(
   t: number,
   id: string,
   node: string,
@@ -139,7 +141,7 @@ export function withOlder(t: number, takenMs?: number): Event[] {
 }
 
 /** A lie, the rule that it breaks, what is said of it, and the history that tells it. */
-type Lie = [lie: string, rule: Violation["rule"], words: RegExp, history: () => Event[]];
+export type Lie = [lie: string, rule: Rule, words: RegExp, history: () => Event[]];
 
 /** One for each thing that the checker may say, at least. */
 export const LIES: readonly Lie[] = [

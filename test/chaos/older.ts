@@ -85,34 +85,35 @@ class StoreWriter {
     }
     const untilMs = bootTimeMs() + this.#random.between(...KEEP_MS);
     const id = this.#id = `${node}/${generation}.${this.#store}#${++this.#count}`;
-    for (let seq = 1; !stopping && bootTimeMs() < untilMs; seq++) {
+    let granted = false;
+    for (let seq = 1; !stopping && bootTimeMs() < untilMs;) {
       const hold = program.holdOf(this.#store);
-      if (hold === null || (seq > 1 && this.#id === null)) break;
+      if (hold === null || (granted && this.#id === null)) break;
       const { epoch, deadlineMs } = hold;
-      if (seq === 1) {
-        history.note({ kind: "grant", id, node, store: this.#store, epoch, deadlineMs });
-      } else {
-        history.note({ kind: "extended", id, by: "renewed", deadlineMs });
-      }
-      this.#write(id, { epoch, seq, deadlineMs });
+      if (granted) history.note({ kind: "extended", id, by: "renewed", deadlineMs });
+      else history.note({ kind: "grant", id, node, store: this.#store, epoch, deadlineMs });
+      granted = true;
+      if (this.#write(id, { epoch, seq, deadlineMs })) seq++;
       await Bun.sleep(WRITE_PAUSE_MS);
     }
     await this.#letGo(program);
   }
 
+  /** Appends one line; false when the deadline is too near. */
   #write(
     id: string,
     { epoch, seq, deadlineMs }: { epoch: number; seq: number; deadlineMs: number },
-  ): void {
+  ): boolean {
     const fd = openSync(join(logs, this.#store), "a");
     try {
       const t = bootTimeMs();
-      if (t > deadlineMs - WRITE_MARGIN_MS) return;
+      if (t > deadlineMs - WRITE_MARGIN_MS) return false;
       writeSync(fd, JSON.stringify({ t, id, node, epoch, seq }) + "\n");
     } finally {
       closeSync(fd);
     }
     history.note({ kind: "wrote", id, seq });
+    return true;
   }
 
   async #letGo(program: OlderProgram): Promise<void> {

@@ -20,6 +20,8 @@ export interface Attempt {
   readonly writes: readonly EventOf<"written">[];
   /** When its client noted that it is over, if it did. */
   readonly endMs: number | null;
+  /** The status of its command; null while that runs, or where there is none. */
+  readonly status: number | null;
   /** When each deadline held, first to last; empty if it was not granted. */
   readonly spans: readonly Span[];
   /** The latest deadline that its client was told of; null where it is told none. */
@@ -69,6 +71,7 @@ function attemptOf(id: string, events: readonly OfAttempt[], goneMs: number | nu
     refused: first("refused"),
     writes,
     endMs,
+    status: first("exit")?.status ?? null,
     lostWhy,
   };
   return { ...base, spans: grant === null ? [] : spansOf(grant, base, events, goneMs) };

@@ -4,7 +4,7 @@
  * server; what is wrong in red. Hovering tells more.
  * @module
  */
-import type { Verdict } from "./checker.ts";
+import type { Verdict, Violation } from "./checker.ts";
 import type { Event, EventOf } from "./history.ts";
 import { attemptsOf } from "./sections.ts";
 
@@ -12,6 +12,10 @@ const PX_PER_S = 40;
 const LEFT = 90;
 const ROW = 12;
 const LANE_GAP = 16;
+/** What is wrong within so much is one line: the longest name of a rule, and a count, fit in. */
+const VIOLATION_PX = 80;
+/** Violations that a line tells when hovered over. */
+const MAX_TITLES = 10;
 /** Of the font's letters, on the wide side. */
 const PX_PER_LETTER = 5.5;
 const COLOURS = ["#4477aa", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb"];
@@ -60,13 +64,7 @@ export function drawTimeline(events: readonly Event[], verdict: Verdict): string
       parts.push(box({ x: x(fromMs), y: top + 1, w, h: ROW - 2, fill, title }));
     }
   }
-  for (const { t, rule, message } of verdict.violations) {
-    parts.push(
-      `<line x1="${x(t)}" x2="${x(t)}" y1="20" y2="${y}" stroke="red" stroke-width="2">` +
-        `<title>${text(`${rule}: ${message}`)}</title></line>`,
-    );
-    parts.push(`<text x="${x(t) + 3}" y="${y}" fill="red">${rule}</text>`);
-  }
+  parts.push(...drawViolations(verdict.violations, x, y));
   for (let s = 0; s * 1_000 <= endMs - startMs; s += 5) {
     const at = LEFT + s * PX_PER_S;
     parts.push(`<text x="${at}" y="14" fill="#888">${s} s</text>`);
@@ -86,6 +84,30 @@ export function drawTimeline(events: readonly Event[], verdict: Verdict): string
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${y + 24}" ` +
     `font-family="sans-serif" font-size="10">\n<rect width="100%" height="100%" fill="white"/>\n` +
     parts.join("\n") + "\n</svg>\n";
+}
+
+/** What is wrong: a line for each, as far as lines can be told apart, and how many more there are. */
+function drawViolations(
+  violations: readonly Violation[],
+  x: (t: number) => number,
+  y: number,
+): string[] {
+  const lines: { at: number; rule: string; titles: string[] }[] = [];
+  for (const { t, rule, message } of violations) {
+    const last = lines.at(-1);
+    const title = `${rule}: ${message}`;
+    if (last !== undefined && x(t) - last.at < VIOLATION_PX) last.titles.push(title);
+    else lines.push({ at: x(t), rule, titles: [title] });
+  }
+  return lines.map(({ at, rule, titles }) => {
+    const more = titles.length - 1;
+    const shown = titles.slice(0, MAX_TITLES);
+    if (titles.length > MAX_TITLES) shown.push(`… and ${titles.length - MAX_TITLES} more`);
+    return `<line x1="${at.toFixed(1)}" x2="${at.toFixed(1)}" y1="20" y2="${y}" stroke="red" ` +
+      `stroke-width="2"><title>${text(shown.join("\n"))}</title></line>` +
+      `<text x="${(at + 3).toFixed(1)}" y="${y}" fill="red">${rule}` +
+      `${more > 0 ? ` +${more}` : ""}</text>`;
+  });
 }
 
 /** A fault with its place: the row of names that has room for it. */

@@ -7,9 +7,10 @@ import { join } from "node:path";
 import { noPowerDisk } from "../support/power_disk.ts";
 import { AGENT } from "../support/real_agent.ts";
 import { ChaosAgent, faketimePath, Writers } from "./agents.ts";
-import { collect, type Event, HistoryFile } from "./history.ts";
+import { type Event, HistoryFile } from "./history.ts";
 import type { Network } from "./network.ts";
 import { ChaosOperator } from "./operator.ts";
+import { collect } from "./reading.ts";
 import { Random } from "../support/random.ts";
 import { Servers } from "./servers.ts";
 

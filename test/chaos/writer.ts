@@ -239,7 +239,8 @@ async function runGuards(
     const waitMs = random.pick([0, 2_000]);
     const waitLease = random.chance(0.5);
     const base = { id, node, store };
-    history.note({ kind: "ask", ...base, via: "guard", waitMs, waitLease });
+    const writes = random.between(2, 60);
+    history.note({ kind: "ask", ...base, via: "guard", waitMs, waitLease, writes });
     const child = Bun.spawn({
       cmd: [
         agent,
@@ -260,7 +261,7 @@ async function runGuards(
         CHAOS_ID: id,
         CHAOS_LOG: join(logs, store),
         CHAOS_HISTORY: join(histories, `guard-${node}-${generation}-${index}.jsonl`),
-        CHAOS_WRITES: String(random.between(2, 60)),
+        CHAOS_WRITES: String(writes),
       },
       stdin: "ignore",
       stdout: "ignore",

@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import manifest from "../../package.json" with { type: "json" };
 import { checkLine } from "../../src/cli/check.ts";
 import { createProgram } from "../../src/cli/program.ts";
-import { FakeAgent, runAgent } from "../support/agent_under_test.ts";
+import { AGENT, FakeAgent, finish, runAgent } from "../support/agent_under_test.ts";
 import { RealAgent, runClient } from "../support/real_agent.ts";
 
 const NO_AGENT = "/nonexistent/agent.sock";
@@ -18,12 +18,20 @@ test.each([
   [["holder", "a", "b"], "too many arguments"],
   [["guard", "s", "ls", "-l"], "Put `--` before the command to run."],
   [["guard", "s", "--wait", "5", "--", "true"], "say its unit, as in 5s or 5ms"],
+  [["guard", "s", "echo", "--", "x"], '"echo" is neither'],
+  [["guard", "s", "t", "--", "true"], "Put one store before `--`, and the command behind it"],
+  [["guard", "--", "true"], "Put the store before `--`, and the command behind it."],
+  [["guard", "s", "--"], "Put the store before `--`, and the command behind it."],
+  [["guard", "s", "--unguarded", "--", "true"], "--unguarded needs a reason before `--`"],
+  [["guard", "s", "--wait", "--", "true"], 'Cannot read the duration "--"'],
   [["held", "-x"], "unknown option '-x'"],
   [["completions", "tcsh"], "bash, zsh and fish"],
   [["run"], "Neither --nats nor --standalone"],
   [["stepdown"], "Name one store, or say --all"],
   [["stepdown", "s", "--all"], "Name one store, or say --all"],
   [["holder", "a..b"], "is no store code"],
+  [["holder", "a".repeat(200)], `"${"a".repeat(15)}…${"a".repeat(16)}" is no store code`],
+  [["holder", "a".repeat(129)], "; this has 129."],
   [["help", "nope"], "unknown command 'nope'. See `agent --help`"],
   [["help", "hold"], "unknown command 'hold'. Did you mean"],
   [["--socket", "", "status"], 'Cannot reach an agent at "": the path of the socket is empty'],
@@ -50,6 +58,14 @@ test("agent --version prints the version alone", async () => {
     .toEqual({ exit: 0, signal: null, stdout: `${manifest.version}\n`, stderr: "" });
 });
 
+test.each([[["--version", "--json"]], [["--json", "--version"]]])(
+  "agent %p prints the version as JSON",
+  async (args) => {
+    const stdout = `${JSON.stringify({ version: manifest.version })}\n`;
+    expect(await runAgent(args)).toEqual({ exit: 0, signal: null, stdout, stderr: "" });
+  },
+);
+
 test.each([[["--help"]], [["-h"]], [["help"]], ...COMMANDS.map((name) => [["help", name]])])(
   "agent %p helps: exit 0, on stdout, with examples or statuses",
   async (args) => {
@@ -57,6 +73,9 @@ test.each([[["--help"]], [["-h"]], [["help"]], ...COMMANDS.map((name) => [["help
     expect(result).toMatchObject({ exit: 0, stderr: "" });
     expect(result.stdout).toMatch(/^Usage: agent/);
     expect(result.stdout).toMatch(/Examples?:|Exit statuses/);
+    // A terminal of 80 columns breaks no line, nor does it need a wider one.
+    const wide = result.stdout.split("\n").filter((line) => Bun.stringWidth(line) > 80);
+    expect(wide).toEqual([]);
   },
 );
 
@@ -196,7 +215,6 @@ test("agent guard takes --socket before and behind its name", async () => {
 });
 
 test("a reader that went away is no error", async () => {
-  const { AGENT } = await import("../support/agent_under_test.ts");
   const child = Bun.spawn({
     cmd: ["bash", "-c", `set -o pipefail; "$0" run --help | head -n 1 > /dev/null`, AGENT],
     env: { PATH: process.env.PATH! },
@@ -204,6 +222,43 @@ test("a reader that went away is no error", async () => {
   });
   expect(await new Response(child.stderr).text()).toBe("");
   expect(await child.exited).toBe(0);
+});
+
+test("a result that cannot be written whole is an error: 74", async () => {
+  await using agent = await RealAgent.start({ node: "alone" });
+  await runClient(agent, ["held", "one"]);
+  const commands = [["leases"], ["leases", "--json"], ["--check"], ["watch"], ["status"]];
+  for (const args of [...commands, ["--help"], ["completions", "bash"]]) {
+    const child = Bun.spawn({
+      cmd: ["sh", "-c", '"$0" "$@" >/dev/full', AGENT, ...args],
+      env: { PATH: process.env.PATH!, ZIT_AGENT_SOCKET: agent.socket },
+      stdout: "ignore",
+      stderr: "pipe",
+    });
+    const stderr = await new Response(child.stderr).text();
+    expect([args, await child.exited, stderr]).toEqual([
+      args,
+      74,
+      "agent: Cannot write the result: no space left on device (ENOSPC)\n",
+    ]);
+  }
+});
+
+test("agent watch ends when nobody reads it any more", async () => {
+  await using agent = await RealAgent.start({ node: "alone" });
+  const child = Bun.spawn({
+    cmd: ["bash", "-c", 'set -o pipefail; "$0" watch one | head -n 1', AGENT],
+    env: { PATH: process.env.PATH!, ZIT_AGENT_SOCKET: agent.socket },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const ended = finish(child);
+  // Changes, one of which meets the closed pipe.
+  while (child.exitCode === null) {
+    await runClient(agent, ["held", "one"]);
+    await runClient(agent, ["stepdown", "one", "--for", "1ms"]);
+  }
+  expect(await ended).toMatchObject({ exit: 0, stderr: "" });
 });
 
 test("checkLine() stays one line", () => {

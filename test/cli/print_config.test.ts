@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { FlagValues, type RawFlags } from "../../src/cli/flag_values.ts";
 import { settingsOf } from "../../src/cli/print_config.ts";
 import { FLAGS, twinOf } from "../../src/cli/run_flags.ts";
-import { runOptionsOf } from "../../src/cli/run_options.ts";
+import { runOptionsOf } from "../../src/cli/parse_run_options.ts";
 
 /** A value of each flag that is not its default, and what else has to be said with it. */
 const VALUES: Readonly<

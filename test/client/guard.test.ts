@@ -178,9 +178,12 @@ describe("a token", () => {
         Class.prototype,
         Object.getOwnPropertyDescriptors(public_),
       ),
+      // deno-lint-ignore zit/no-token-cast
       "a structured clone": structuredClone(real),
       "what JSON gives back": JSON.parse(JSON.stringify(real)),
+      // deno-lint-ignore zit/no-token-cast
       "an heir": Object.create(real),
+      // deno-lint-ignore zit/no-token-cast
       "a proxy": new Proxy(real, {}),
     };
   }
@@ -259,27 +262,6 @@ describe("a token whose lease goes", () => {
     nats.thaw();
     // It resolved, and yet: nobody may take this write for made.
     expect(error).toBeInstanceOf(LostError);
-  });
-
-  test("is refused at its deadline also when the agent stands still", async () => {
-    await using host = await RealAgent.start({
-      node: "alpha",
-      nats: nats.url,
-      flags: ["--ttl", `${TTL_MS}ms`],
-    });
-    host.makeStore("two");
-    await using agent = await connect({ socket: host.socket });
-    const start = performance.now();
-    const error = await failure(agent.guard("two", { waitMs: 10_000 }, async (token) => {
-      await token.verify();
-      host.signal("SIGSTOP");
-      const reason = await aborted(token.signal);
-      host.signal("SIGCONT");
-      expect((reason as Error).message).toContain("its deadline has passed");
-      expect(token.live).toBe(false);
-    }));
-    expect(error).toBeInstanceOf(LostError);
-    expect(performance.now() - start).toBeLessThan(10 * TTL_MS);
   });
 
   test(
@@ -381,7 +363,8 @@ describe("unguarded()", () => {
 
   test("is refused without a reason", () => {
     const before = unguardedUses().total;
-    for (const reason of ["", "  \n", undefined as unknown as string]) {
+    const unseen = ["\u200b", "\u00ad\ufeff", "\u3164", "\u202e \u2060", "\u{e0041}", "-", "…"];
+    for (const reason of ["", "  \n", undefined as unknown as string, ...unseen]) {
       expect(() => unguarded(reason)).toThrow(InvalidError);
     }
     expect(unguardedUses().total).toBe(before);
@@ -392,9 +375,14 @@ describe("unguarded()", () => {
       import { unguarded } from ${JSON.stringify(MODULE)};
       for (const reason of ["repair", "repair", "no fleet"]) unguarded(reason);
     `;
-    const { stderr } = Bun.spawnSync([process.execPath, "-e", script]);
-    const lines = stderr.toString().match(/UNGUARDED reason="[^"]*"/g);
-    expect(lines).toEqual(['UNGUARDED reason="repair"', 'UNGUARDED reason="no fleet"']);
+    // Also where the environment silences the warnings of the runtime.
+    for (const env of [{}, { NODE_NO_WARNINGS: "1" }]) {
+      const { stderr } = Bun.spawnSync([process.execPath, "-e", script], {
+        env: { ...process.env, ...env },
+      });
+      const lines = stderr.toString().match(/UNGUARDED reason="[^"]*"/g);
+      expect(lines).toEqual(['UNGUARDED reason="repair"', 'UNGUARDED reason="no fleet"']);
+    }
   });
 });
 

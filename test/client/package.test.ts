@@ -1,6 +1,6 @@
 /** The package as others install it: packed, unpacked, imported by its name. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AGENT, RealAgent } from "../support/real_agent.ts";
@@ -54,6 +54,17 @@ await agent.guard("one", { waitMs: 1000 }, (token) => {
 });
 say(await run, Date.now() - started < 10_000);
 say(unguarded("a test").unguarded);
+// What a program leaves behind in its group ends with the guard.
+let left;
+await agent.guard("one", { waitMs: 1000 }, async (token) => {
+  const script = "sh -c 'trap : TERM; while :; do sleep 0.05; done' >/dev/null 2>&1 & echo $!";
+  left = (await zit.write(token, "one", [script])).stdout.trim();
+  say(await zit.write(token, "one", ["a\\0b"]).catch((error) => error instanceof Error));
+});
+const probe = new ZitCli({ executable: "/bin/sh", reads: ["-c"] });
+const alive = "test -d /proc/PID && ! grep -q '^State:.[ZX]' /proc/PID/status"
+  .replaceAll("PID", left);
+say(left > 1, (await probe.read("one", "-c", [alive])).status);
 // The lock is the program's own, by way of the agent's executable.
 await agent.guard("one", { passLock: process.env.AGENT }, async (token) => {
   const script = "readlink /proc/self/fd/$ZIT_LEASE_LOCK_FD; cat; exit 5";
@@ -67,8 +78,8 @@ await agent.close();
 
 const EXPECTED = [
   ...["NoTokenError", "NoTokenError", "NoTokenError", "one 3", "true", "true pack", "two,one"],
-  ...["false", "lease true", "NoTokenError true", "a test"],
-  ...["true 5", "Cannot run /nowhere: there is no such command"],
+  ...["false", "lease true", "NoTokenError true", "a test", "true"],
+  ...["true 1", "true 5", "Cannot run /nowhere: there is no such command"],
 ];
 
 let directory: string;
@@ -112,9 +123,13 @@ async function succeed(command: string[], cwd: string): Promise<string> {
 }
 
 async function run(...command: string[]): Promise<string[]> {
-  const child = Bun.spawn([...command, "program.mjs"], {
+  const given = command.at(-1)!.endsWith(".mjs");
+  const child = Bun.spawn(given ? command : [...command, "program.mjs"], {
     cwd: directory,
-    env: { PATH: process.env.PATH!, HOME: directory, SOCKET: host.socket, AGENT },
+    env: {
+      ...{ PATH: process.env.PATH!, HOME: directory, SOCKET: host.socket, AGENT },
+      NODE_NO_WARNINGS: "1", // it does not silence what is told of unguarded writes
+    },
     stdout: "pipe",
     stderr: "pipe",
   });
@@ -123,7 +138,7 @@ async function run(...command: string[]): Promise<string[]> {
     new Response(child.stderr).text(),
   ]);
   if (await child.exited !== 0) throw new Error(`${command[0]} failed: ${stdout}${stderr}`);
-  expect(stderr).toContain('UNGUARDED reason="a test"');
+  if (!given) expect(stderr).toContain('UNGUARDED reason="a test"');
   return stdout.trimEnd().split("\n");
 }
 
@@ -165,6 +180,41 @@ describe("the package", () => {
     const printed = await run(DENO, "run", "--no-lock", "--no-prompt", ...needs, ...files);
     expect(printed).toEqual(EXPECTED);
   }, 120_000);
+
+  test(
+    "works under Deno where it may run named programs only, and says which it needs",
+    async () => {
+      const needs = [
+        "run",
+        "--no-lock",
+        "--no-prompt",
+        "--allow-env",
+        "--allow-sys=uid",
+        "--allow-net",
+      ];
+      const files = [`--allow-read=${host.dir},${directory}`, `--allow-write=${host.dir}`];
+      const named = `--allow-run=/bin/sh,${AGENT}`;
+      expect(await run(DENO, ...needs, ...files, named)).toEqual(EXPECTED);
+      writeFileSync(
+        join(directory, "unwatched.mjs"),
+        `
+      import { connect, ZitCli } from "zit-lease-agent/client";
+      const agent = await connect({ socket: process.env.SOCKET });
+      const zit = new ZitCli({ executable: "touch" });
+      await agent.guard("one", {}, (token) => zit.write(token, "one", [${
+          JSON.stringify(join(host.dir, "touched"))
+        }])).catch((error) => console.log(error.name, error.message));
+      await agent.close();
+    `,
+      );
+      const [refused] = await run(DENO, ...needs, ...files, "--allow-run=touch", "unwatched.mjs");
+      expect(refused).toStartWith(
+        "MisconfiguredError Cannot run a program under a lease without /bin/sh",
+      );
+      expect(existsSync(join(host.dir, "touched"))).toBe(false);
+    },
+    120_000,
+  );
 
   test("brings no other package, no native code and no way to its inside", async () => {
     expect(readdirSync(join(directory, "node_modules")).filter((name) => !name.startsWith(".")))

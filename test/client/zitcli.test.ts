@@ -137,6 +137,7 @@ describe("ZitCli", () => {
     await agent.guard("one", {}, async (token) => {
       kept = token;
       expect(await failure(cli.write(token, "two", ["commit"]))).toBeInstanceOf(NoTokenError);
+      // deno-lint-ignore zit/no-token-cast
       const copy = structuredClone(token);
       expect(await failure(cli.write(copy, "one", ["commit"]))).toBeInstanceOf(NoTokenError);
     });
@@ -211,6 +212,8 @@ describe("ZitCli", () => {
     expect(pids().every(isAlive)).toBe(true);
     child.kill("SIGKILL");
     await until("all are gone", () => !pids().some(isAlive));
+    // The agent hears of the end by itself: whoever is next waits for that.
+    await agent.guard("two", { waitMs: 20_000 }, () => {});
   });
 
   test("write() says so when there is no such executable", async () => {

@@ -51,6 +51,28 @@ test("handle() verifies by a write sent after it was asked", () => {
   expect(h.verified).toEqual([verify]);
 });
 
+test("handle() speaks of the write that runs, not of a guard, when it cannot verify", () => {
+  const ways: ((h: Harness) => void)[] = [
+    (h) => h.handle({ type: "disconnected" }),
+    (h) => h.pass(2_000), // no answer in time
+  ];
+  for (const fail of ways) {
+    const h = new Harness();
+    h.acquire(50);
+    const verify = h.verify(h.grant(51));
+    fail(h);
+    expect(h.verifyFailed.get(verify)).toMatchObject({
+      kind: "unavailable",
+      message: expect.stringMatching(/^Cannot verify the write to store \S+: the coordinator /),
+    });
+  }
+  const h = new Harness();
+  h.acquire(50);
+  const id = h.grant(51);
+  h.connected = false;
+  expect(h.verifyFailed.get(h.verify(id))?.message).toStartWith("Cannot verify the write to store");
+});
+
 test("handle() never revives a token, not even when the same node gets the store again (consul#4902)", () => {
   const h = new Harness();
   h.acquire(50);

@@ -231,9 +231,9 @@ test(
     ]);
     const empty = await runClient(gamma, ["leases", "--node", "nobody"]);
     expect(empty).toMatchObject({ status: 0, stdout: "" });
-    expect(empty.stderr).toContain("none of the stores");
+    expect(empty.stderr).toContain("no such stores");
     const prefixed = await runClient(gamma, ["leases", "--prefix", "nothing/"]);
-    expect(prefixed.stderr).toContain("none of the stores");
+    expect(prefixed.stderr).toContain("no such stores");
   },
   60_000,
 );
@@ -260,6 +260,31 @@ test("leases filters by state, node and prefix", async () => {
   const wrong = await runClient(alpha, ["leases", "--state", "mine"]);
   expect(wrong).toMatchObject({ status: 64 });
   expect(wrong.stderr).toContain("held, self, other, free");
+});
+
+test("in an outage, each command says in one sentence what it cannot tell", async () => {
+  await using own = await NatsServer.start();
+  await using agent = await RealAgent.start({
+    node: "alpha",
+    nats: own.url,
+    flags: ["--ttl", "3s", "--log-format", "json"],
+  });
+  agent.makeStore("one");
+  await runClient(agent, ["guard", "one", "--", "true"]);
+  await own.kill();
+  await agent.logged("problem", { check: "coordinator" });
+  const told = async (...args: string[]) => {
+    const { status, stderr } = await runClient(agent, args);
+    // One sentence: what an operator may do about the coordinator is told by status.
+    expect([args, stderr.trimEnd().split(/\.\s/)]).toEqual([args, [expect.any(String)]]);
+    return [status, stderr.slice(0, stderr.indexOf(":", "agent: ".length))];
+  };
+  expect(await told("guard", "other", "--", "true"))
+    .toEqual([69, "agent: Cannot guard store other"]);
+  expect(await told("holder", "other")).toEqual([69, "agent: Cannot tell who holds store other"]);
+  expect(await told("history", "one")).toEqual([69, "agent: Cannot tell who held store one"]);
+  expect(await told("leases"))
+    .toEqual([0, "agent: the coordinator cannot be reached"]);
 });
 
 test("watch follows changes, with the time at a terminal", async () => {
@@ -293,7 +318,7 @@ test("run --print-config shows each setting and where it came from", async () =>
   expect(settings.get("drain")).toMatchObject({ value: "30s", source: "default" });
   expect(settings.get("creds")).toMatchObject({ value: null, source: "default" });
   // Every flag that help knows, and nothing that would not be told.
-  const help = (await runAgent(["run", "--help"])).stdout;
+  const help = (await runAgent(["run", "--help"])).stdout.replace(/\n {20,}/g, " ");
   const flags = [...help.matchAll(/^ {2}--([\w-]+)/gm)].map(([, name]) => name!)
     .filter((name) => !["print-config", "json", "help"].includes(name));
   expect([...settings.keys()].toSorted()).toEqual(flags.toSorted());
@@ -321,4 +346,17 @@ test("run --print-config shows each setting and where it came from", async () =>
   expect(named.stdout).toMatch(/^creds +- +default$/m);
   // What is wrong is told instead.
   expect(await run(["--ttl", "soon"])).toMatchObject({ exit: 64, stdout: "" });
+});
+
+test("run warns of a setting that is none, in its log and in --print-config, and goes on", async () => {
+  const env = { ZIT_AGENT_STATEDIR: "/x" };
+  const told = "ZIT_AGENT_STATEDIR is set, but there is no such setting, so it does nothing; " +
+    "did you mean ZIT_AGENT_STATE_DIR?";
+  await using agent = await RealAgent.start({ node: "alpha", env });
+  expect(agent.log().filter(({ event }) => event === "settings"))
+    .toMatchObject([{ level: "warn", message: told }]);
+  const args = ["run", "--standalone", "x", "--print-config"];
+  expect(await runAgent(args, { env })).toMatchObject({ exit: 0, stderr: `agent: ${told}\n` });
+  const { stdout, stderr } = await runAgent([...args, "--json"], { env });
+  expect([JSON.parse(stdout).warnings, stderr]).toEqual([[told], ""]);
 });

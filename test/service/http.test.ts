@@ -114,7 +114,7 @@ describe("HttpServer", () => {
   test("says why it cannot listen", async () => {
     const { port } = await serve();
     await expect(serve(`127.0.0.1:${port}`)).rejects.toThrow(
-      `Cannot serve HTTP at 127.0.0.1:${port}`,
+      `Cannot serve HTTP at 127.0.0.1:${port}: address already in use (EADDRINUSE); give another`,
     );
   });
 });

@@ -4,7 +4,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseDurationMs } from "../../src/cli/duration.ts";
-import { parseRunOptions } from "../../src/cli/run_options.ts";
+import { parseRunOptions } from "../../src/cli/parse_run_options.ts";
 import { AGENT, finish } from "../support/agent_under_test.ts";
 
 const SCRIPTS = join(import.meta.dir, "../../scripts");

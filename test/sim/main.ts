@@ -78,7 +78,7 @@ function runSeeds(
 
 function whole(text: string): number | null {
   const number = Number(text);
-  return text.trim() !== "" && Number.isSafeInteger(number) ? number : null;
+  return /^\d+$/.test(text) && Number.isSafeInteger(number) ? number : null;
 }
 
 function usage(message: string): number {

@@ -120,5 +120,5 @@ test("scripts/sim prints timeline and replay of a violation, and exits 1", () =>
 test("scripts/sim exits 64 for what it does not know", () => {
   expect(runScript("--mutate", "nonsense").code).toBe(64);
   expect(runScript("--nonsense").code).toBe(64);
-  expect(runScript("--seed", "x").code).toBe(64);
+  for (const seed of ["x", "1e2", "0x1", "-1"]) expect(runScript("--seed", seed).code).toBe(64);
 });

@@ -2,8 +2,9 @@
  * The command to guard.
  * @module
  */
+import { statSync } from "node:fs";
 import { basename } from "node:path";
-import { codeOf } from "../../sys/errno.ts";
+import { codeOf, reasonOf } from "../../sys/errno.ts";
 import { findProgram } from "../../sys/job.ts";
 import { EXIT, Failure } from "../failure.ts";
 import { lastArguments } from "./environment.ts";
@@ -21,7 +22,8 @@ export interface GuardedCommand {
  */
 export function findCommand(count: number, path: string | undefined): GuardedCommand {
   const argv = lastArguments(count);
-  const name = argv[0]?.toString() ?? "";
+  // An empty one is a variable that was not set.
+  const name = argv[0]?.toString() || '""';
   try {
     const env = path === undefined ? [] : [Buffer.from(`PATH=${path}`)];
     return { path: findProgram(argv[0]!, env), argv };
@@ -29,13 +31,25 @@ export function findCommand(count: number, path: string | undefined): GuardedCom
     if (codeOf(error) === "ENOENT") {
       throw new Failure(`Cannot run ${name}: there is no such command`, EXIT.notFound);
     }
-    throw new Failure(`Cannot run ${name}: it may not be executed`, EXIT.notExecutable);
+    const why = isDirectory(name) ? "it is a directory" : "it may not be executed (see chmod +x)";
+    throw new Failure(`Cannot run ${name}: ${why}`, EXIT.notExecutable);
+  }
+}
+
+function isDirectory(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false; // found on PATH, or in a directory that may not be looked into
   }
 }
 
 /** What is told of a command that could not be started. */
 export function cannotRun(command: GuardedCommand, error: unknown): Failure {
-  const why = (error as Error).message;
+  // It was there a moment ago.
+  const why = codeOf(error) === "ENOENT"
+    ? "the interpreter that its first line names does not exist"
+    : reasonOf(error);
   return new Failure(`Cannot run ${commandOf(command)}: ${why}`, EXIT.notExecutable);
 }
 

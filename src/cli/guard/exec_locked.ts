@@ -15,7 +15,7 @@ import { becomeProgram } from "../../sys/job.ts";
 import { moveDescriptor } from "../../sys/process.ts";
 import { EXIT, Failure, usage } from "../failure.ts";
 import { say } from "../output.ts";
-import { cannotRun, findCommand, type GuardedCommand } from "./command.ts";
+import { cannotRun, commandOf, findCommand, type GuardedCommand } from "./command.ts";
 import { freeDescriptor } from "./descriptor.ts";
 import { guardedEnvironment, restoreDescriptorLimit } from "./environment.ts";
 import { ANSWER_MS, requestLocked } from "./locked_grant.ts";
@@ -28,14 +28,15 @@ const NEEDED = ["ZIT_LEASE_STORE", "ZIT_LEASE_TOKEN", "ZIT_AGENT_SOCKET"] as con
 /**
  * Becomes the command after `--`. Returns an exit status only if it does not: what went wrong goes to
  * stderr, or with `--report N` as an error object of the protocol to descriptor N, which the
- * command does not get.
+ * command does not get. Right before it becomes the command it says so there: who started it can tell
+ * it from a program that knows nothing of all this.
  */
 export async function execLocked(args: readonly string[], env: Env): Promise<number> {
   let report: number | null = null;
   try {
     const parsed = parse(args);
     report = parsed.report === null ? null : moveDescriptor(parsed.report);
-    return await become(parsed.commandLength, env);
+    return await become(parsed.commandLength, env, report);
   } catch (error) {
     return tell(error, report);
   }
@@ -45,7 +46,7 @@ function parse(args: readonly string[]): { commandLength: number; report: number
   const dashes = args.indexOf("--");
   const [flag, number, ...more] = args.slice(0, Math.max(0, dashes));
   const report = flag === undefined ? null : Number(number);
-  const right = flag === undefined || (flag === "--report" && Number.isInteger(report));
+  const right = flag === undefined || (flag === "--report" && /^\d+$/.test(number ?? ""));
   const commandLength = args.length - dashes - 1;
   if (dashes < 0 || commandLength === 0 || !right || more.length > 0) {
     throw usage("Give `agent exec-locked [--report N] -- COMMAND [ARG…]`.");
@@ -53,7 +54,7 @@ function parse(args: readonly string[]): { commandLength: number; report: number
   return { commandLength, report };
 }
 
-async function become(commandLength: number, env: Env): Promise<never> {
+async function become(commandLength: number, env: Env, report: number | null): Promise<never> {
   const command = findCommand(commandLength, env.PATH);
   const [store, token, socket] = NEEDED.map((name) => {
     const value = env[name];
@@ -69,6 +70,7 @@ async function become(commandLength: number, env: Env): Promise<never> {
   if (lockFd === null) {
     throw new Failure(`The agent at ${socket} is too old to pass a lock; update it`, EXIT.software);
   }
+  if (report !== null) write(report, { becomes: commandOf(command) });
   return run(command, lockFd, env);
 }
 
@@ -93,8 +95,12 @@ function tell(error: unknown, report: number | null): number {
   const { message } = error as Error;
   const exit = error instanceof AgentError || error instanceof Failure ? error.exit : EXIT.software;
   if (report === null) say(message);
-  else writeSync(report, JSON.stringify(reportOf(error, exit)));
+  else write(report, reportOf(error, exit));
   return exit;
+}
+
+function write(report: number, line: Record<string, unknown>): void {
+  writeSync(report, `${JSON.stringify(line)}\n`);
 }
 
 /** An error of the protocol as it came; one of our own with its exit status instead. */

@@ -2,6 +2,7 @@
  * `agent guard --unguarded REASON`: the same process handling, with no lease and no agent.
  * @module
  */
+import { isReason } from "../../lease/reason.ts";
 import { startJob } from "../../sys/job.ts";
 import { usage } from "../failure.ts";
 import { say } from "../output.ts";
@@ -25,7 +26,7 @@ export async function runUnguarded(options: {
 }): Promise<number> {
   const { command, store, signals } = options;
   const reason = options.reason.trim();
-  if (reason === "") throw usage("--unguarded needs a reason: why no lease is needed here.");
+  if (!isReason(reason)) throw usage("--unguarded needs a reason: why no lease is needed here.");
   sayUnguarded(store, reason);
   restoreDescriptorLimit();
   let job: Job | null = null;

@@ -4,6 +4,7 @@
  */
 import { AgentError, type Connection, openConnection } from "../../client/mod.ts";
 import { formatDuration } from "../duration.ts";
+import { shortened } from "../output.ts";
 import { showProgress } from "../progress.ts";
 import { obstacleOf } from "../refusal.ts";
 
@@ -24,7 +25,7 @@ export function announceWait({ store, waitMs, socket, env }: Wait): () => void {
     const leftMs = Math.ceil((waitMs - sinceMs) / 1_000) * 1_000;
     if (leftMs <= 0) return null;
     const who = await whoIsInTheWay(store, await agent);
-    return `waiting up to ${formatDuration(leftMs)} for ${store}: ${who}`;
+    return `waiting up to ${formatDuration(leftMs)} for ${shortened(store)}: ${who}`;
   }, env);
   return () => {
     stop();

@@ -169,8 +169,18 @@ test("guard() exits with 127 for no command and 126 for one that cannot run, ask
     exit: 127,
     stderr: "agent: Cannot run no-such-command: there is no such command\n",
   });
-  expect((await agent.run(["guard", "store", "--", "./plain"])).exit).toBe(126);
-  expect((await agent.run(["guard", "store", "--", "/tmp"])).exit).toBe(126);
+  expect(await agent.run(["guard", "store", "--", ""])).toMatchObject({
+    exit: 127,
+    stderr: 'agent: Cannot run "": there is no such command\n',
+  });
+  expect(await agent.run(["guard", "store", "--", "./plain"])).toMatchObject({
+    exit: 126,
+    stderr: "agent: Cannot run ./plain: it may not be executed (see chmod +x)\n",
+  });
+  expect(await agent.run(["guard", "store", "--", "/tmp"])).toMatchObject({
+    exit: 126,
+    stderr: "agent: Cannot run /tmp: it is a directory\n",
+  });
 });
 
 test("guard() runs a script without #! by the shell, and frees the store when exec fails", async () => {
@@ -181,7 +191,10 @@ test("guard() runs a script without #! by the shell, and frees the store when ex
   chmodSync(agent.path("broken"), 0o755);
   expect(await agent.run(["guard", "store", "--", "./script", "run"]))
     .toMatchObject({ exit: 3, stdout: "run by store\n" });
-  expect((await agent.run(["guard", "store", "--", "./broken"])).exit).toBe(126);
+  expect(await agent.run(["guard", "store", "--", "./broken"])).toMatchObject({
+    exit: 126,
+    stderr: "agent: Cannot run broken: the interpreter that its first line names does not exist\n",
+  });
   expect(tryFlock(openSync(agent.path("store.lock"), "r+"))).toBe(true);
 });
 
@@ -207,13 +220,13 @@ test("guard() names the holder and what to do when another node holds the store"
     },
   });
   const told = "agent: Cannot guard store: another node holds it; send the write there, " +
-    "or wait for the lease";
+    "or wait ";
   const who = " (node node-2 at 10.0.0.2:7000 holds it)";
   expect((await agent.guard("true")).stderr).toBe(
-    `${told} with --wait-lease --wait 1m${who}\n`,
+    `${told}for the lease with --wait-lease --wait 1m${who}\n`,
   );
   const waiting = await agent.guard("true", ["--wait-lease", "--wait", "5s"]);
-  expect(waiting.stderr).toBe(`${told}${who}\n`);
+  expect(waiting.stderr).toBe(`${told}longer${who}\n`);
 });
 
 test.each([["busy", "wait longer or try again"], ["grace", "try again"]] as const)(
@@ -264,8 +277,10 @@ test("guard --unguarded runs with no agent, says so, and sets only the reason", 
   });
   expect(result.stdout.split("\n").filter((line) => line.startsWith("ZIT_")))
     .toEqual(["ZIT_LEASE_UNGUARDED=repair"]);
-  const empty = ["guard", "store", "--unguarded", " ", "--", "true"];
-  expect((await runAgent(empty)).exit).toBe(64);
+  for (const empty of [" ", "\u200b"]) {
+    const { exit } = await runAgent(["guard", "store", "--unguarded", empty, "--", "true"]);
+    expect(exit).toBe(64);
+  }
 });
 
 test("guard() keeps the watchdog clear of the lock and of the caller's descriptors", async () => {

@@ -124,3 +124,28 @@ test("guard() waiting tells a person at the terminal who is in the way", async (
     ["expect", "done"],
   ]);
 });
+
+test("guard() waiting in the background leaves the line to the shell", async () => {
+  await using agent = await FakeAgent.start(60_000);
+  await agent.order({ delayMs: 2_500 });
+  const screen = await type(agent, SHELL, [
+    ...PROMPT,
+    ["send", `$AGENT guard store --wait 10s -- echo do""ne &\n`],
+    ["expect", "ready\\$ "],
+    ["send", "wait; echo a''fter\n"],
+    ["expect", "done"],
+    ["expect", "after"],
+    ["send", "exit\n"],
+  ]);
+  expect(screen).not.toContain("waiting up to");
+});
+
+test("guard() waiting says why in one row also when the store has a long code", async () => {
+  await using agent = await FakeAgent.start(60_000);
+  await agent.order({ delayMs: 1_500 });
+  const store = `first${"-".repeat(118)}-last`;
+  await type(agent, [AGENT, "guard", store, "--wait", "10s", "--", "echo", "done"], [
+    ["expect", "waiting up to 10s for first-+…-+last: node-2 holds it"],
+    ["expect", "done"],
+  ]);
+});

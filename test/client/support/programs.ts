@@ -9,7 +9,9 @@ const MODULE = "MODULE";
 /** What every program begins with: a guarded write, as it should be. */
 const PRELUDE = `
 import { connect, type Genuine, requireToken, type Token, unguarded, ZitCli } from "${MODULE}";
-export { type Token, unguarded };
+import type { Token as Pass } from "${MODULE}";
+import type * as client from "${MODULE}";
+export { type client, type Pass, type Token, unguarded };
 export const zit = new ZitCli();
 export const agent = await connect();
 /** A writing call of the program's own. */
@@ -105,6 +107,45 @@ export const COMPILES_AND_IS_REFUSED: Record<string, string> = {
   "a class by way of any": `await agent.guard("s", {}, (token) => {
     const Class: any = token.constructor; class Fake extends Class {}
     const fake: Token = Reflect.construct(Object, [], Fake) as any; push(fake, "s"); });`,
+  "a cast to a renamed import": `push({} as Pass, "s");`,
+  "a cast to the type by its module": `push({} as client.Token, "s");`,
+  "a cast to the type of an import": `push({} as import("${MODULE}").Token, "s");`,
+  "a cast to an alias": `type Permit = Token; push({} as Permit, "s");`,
+  "a cast to an alias of an alias": `type Permit = Two; type Two = Readonly<Pass>;
+    push({} as Permit as Token, "s");`,
+  "a cast to an heir of its interface": `interface Permit extends Token { note?: string }
+    push({} as Permit, "s");`,
+  "a cast to what has one in it": `push(({} as { token: Token }).token, "s");`,
+  "a cast of a list": `push(([{}] as Token[])[0]!, "s");`,
+  "a cast of a function": `push(((() => ({})) as () => Token)(), "s");`,
+  "a cast to the type of a token": `await agent.guard("s", {}, (token) =>
+    push({} as typeof token, "s"));`,
+  "a cast to what unguarded gives": `push({} as ReturnType<typeof unguarded>, "s");`,
+  "any by way of two variables": `const any: any = {}; const forged: Token = any;
+    push(forged, "s");`,
+  "any by way of an assignment": `let forged: Token; forged = JSON.parse("{}"); push(forged, "s");`,
+  "any by way of a promise": `const forged: Token = await Promise.resolve<any>({});
+    push(forged, "s");`,
+  "any by way of a list": `const forged: Token[] = JSON.parse("[{}]"); push(forged[0]!, "s");`,
+  "any in a list": `const any: any = {}; const forged: Token[] = [any]; push(forged[0]!, "s");`,
+  "any by way of a choice":
+    `const forged: Token = Math.random() > 2 ? unguarded("x") : JSON.parse("{}");
+    push(forged, "s");`,
+  "any by way of a default": `const any: any = {}; function f(forged: Token = any) {
+    push(forged, "s"); } f();`,
+  "any by way of a property": `class Holder { static token: Token = JSON.parse("{}"); }
+    push(Holder.token, "s");`,
+  "any by way of what is returned": `function forge(): Token { return JSON.parse("{}"); }
+    push(forge(), "s");`,
+  "any by way of a parameter": `function forge(any: any) { helper(any); }
+    function helper(token: Token) { push(token, "s"); } forge({});`,
+  "any by way of a type predicate": `const isToken = (any: unknown): any is Token => any !== 1;
+    const any: unknown = {}; if (isToken(any)) push(any, "s");`,
+  "any by way of a type argument": `function to<T>(any: any): T { return any; }
+    push(to<Token>({}), "s");`,
+  "an assigned copy": `await agent.guard("s", {}, (token) =>
+    push(Object.assign({}, token), "s"));`,
+  "a proxy": `await agent.guard("s", {}, (token) => push(new Proxy(token, {}), "s"));`,
   "a structured clone": `await agent.guard("s", {}, (token) => push(structuredClone(token), "s"));`,
 };
 

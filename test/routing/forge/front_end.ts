@@ -3,20 +3,20 @@
  * held, and never loses or doubles one.
  *
  *   POST /STORE?id=ID   appends the body to the store's log, once for each ID; answers where it stands
- *   GET /STORE          the log
+ *   GET /STORE          the log's ids, one a line
+ *   GET /STORE?id=ID    the body of one
  *
  * Four rules, each of a few lines, make it so:
  *
  * 1. Whoever is asked tries the local guard first. Not the holder: pass the write on to the address
- *    that the refusal names, at most once more (`hops`), since routes can be behind the truth.
+ *    that the refusal names, but once, since routes can be behind the truth.
  * 2. What may pass is tried again, by the client, too: every write has an id of its client's choosing,
  *    and the log says which ids it has. A repeated write is answered, not made again.
  * 3. The write looks the id up, verifies, appends and syncs under the token: what is answered is on
- *    the (shared) disk, and whoever holds the store next sees it.
+ *    the (shared) disk, and whoever holds the store next sees it. A write that comes too late all the
+ *    same is skipped by its epoch (log.ts).
  * 4. An answer that does not come is no answer: the client asks again with the same id.
  */
-import { existsSync, readFileSync } from "node:fs";
-import { open } from "node:fs/promises";
 import { join } from "node:path";
 import {
   AgentError,
@@ -27,13 +27,14 @@ import {
   requireToken,
   type Token,
 } from "../../../src/client/mod.ts";
+import { append, type Entry, LogError, readLog } from "./log.ts";
 
 /** How long a request waits for its turn here before it is told to try again. */
 const WAIT_MS = 1_000;
-/** A write is passed on once: if the holder changed meanwhile, the client asks again. */
-const MAX_HOPS = 1;
 /** The other front end may be gone. */
 const PASS_ON_WITHIN_MS = 3_000;
+/** A header of what was passed on already: if the holder changed meanwhile, the client asks again. */
+const PASSED_ON = "passed-on";
 
 /** What a front end needs. */
 export interface FrontEndOptions {
@@ -44,94 +45,135 @@ export interface FrontEndOptions {
   readonly port: number;
 }
 
-/** Appends `line` under `id`, unless it is there; returns its number. */
-async function append<T extends Token>(
-  token: Genuine<T>,
-  path: string,
-  write: { readonly store: string; readonly id: string; readonly line: string },
-): Promise<number> {
-  requireToken(token, write.store);
-  const lines = read(path);
-  const found = lines.findIndex((line) => line.startsWith(`${write.id} `));
-  if (found >= 0) return found;
-  const file = await open(path, existsSync(path) ? "r+" : "w");
-  try {
-    await token.verify();
-    // At the end of the whole lines: what is behind them was never answered, and must not become a
-    // part of this one.
-    const end = Buffer.byteLength(lines.map((line) => `${line}\n`).join(""));
-    await file.truncate(end);
-    await file.write(`${write.id} ${write.line}\n`, end);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  return lines.length;
+/** What a request asks for; `id` is null where it names none. */
+interface Wish {
+  readonly store: string;
+  readonly id: string | null;
 }
 
-/** The whole lines: a last one without its end is what a host left that failed while it wrote. */
-function read(path: string): string[] {
-  return existsSync(path) ? readFileSync(path, "utf8").split("\n").slice(0, -1) : [];
-}
+/** The client's mistake. */
+class BadRequest extends Error {}
 
 /** Serves until the process ends. */
 export async function serve({ socket, stores, port }: FrontEndOptions): Promise<void> {
   const agent = await connect({ socket });
+  const logOf = (store: string) => join(stores, store, "log");
   Bun.serve({
     hostname: "127.0.0.1",
     port,
     async fetch(request) {
-      const url = new URL(request.url);
-      const store = url.pathname.slice(1);
-      const path = join(stores, store, "log");
-      if (request.method === "GET") return new Response(read(path).join("\n"));
-      const write = { store, id: url.searchParams.get("id")!, line: await request.text() };
       try {
-        return Response.json({ at: await writeHere(agent, path, write), by: port });
+        const wish = parse(request);
+        if (request.method === "GET") return show(logOf(wish.store), wish.id);
+        if (request.method !== "POST") return new Response("GET or POST", { status: 405 });
+        const entry = await entryOf(request, wish.id);
+        const at = await write(agent, { ...wish, path: logOf(wish.store), entry })
+          .catch((error) => passOn(request, { ...wish, entry }, error));
+        return at instanceof Response ? at : Response.json({ at, by: port });
       } catch (error) {
-        if (error instanceof NotHolderError) return await passOn(request, write, error);
         return refuse(error);
       }
     },
   });
 }
 
-function writeHere(
-  agent: Client,
-  path: string,
-  write: { store: string; id: string; line: string },
-): Promise<number> {
-  const options = { waitMs: WAIT_MS, purpose: "push" };
-  return agent.guard(write.store, options, (token) => append(token, path, write));
+/** A store code, as the agent has it: no way out of the directory of stores. */
+const STORE = /^(?!.{129})(?!-)[\w-]+([./][\w-]+)*$/;
+/** Without what ends a field or a line of the log. */
+const ID = /^[A-Za-z0-9._-]{1,64}$/;
+
+function parse({ url }: Request): Wish {
+  const { pathname, searchParams } = new URL(url);
+  const store = pathname.slice(1);
+  if (!STORE.test(store)) throw new BadRequest(`"${store}" is no store code`);
+  const [id = null, ...more] = searchParams.getAll("id");
+  if (more.length > 0) throw new BadRequest("more than one id was given");
+  if (id !== null && !ID.test(id)) {
+    throw new BadRequest(`an id is 1 to 64 of A-Z a-z 0-9 . _ -, not ${JSON.stringify(id)}`);
+  }
+  return { store, id };
 }
 
-/** Sends a write to where the store is held. */
+async function entryOf(request: Request, id: string | null): Promise<Entry> {
+  if (id === null) {
+    throw new BadRequest("a write needs an id of yours, ?id=ID, to be told from others");
+  }
+  try {
+    return { id, body: await request.bytes() };
+  } catch {
+    throw new BadRequest("the body ended early");
+  }
+}
+
+/** Makes a write here, if the store can be held here. */
+function write(
+  agent: Client,
+  { store, path, entry }: { store: string; path: string; entry: Entry },
+): Promise<number> {
+  return agent.guard(
+    store,
+    { waitMs: WAIT_MS, purpose: "push" },
+    (token) => commit(token, { store, path, entry }),
+  );
+}
+
+/** The writing call, which takes the token first. */
+async function commit<T extends Token>(
+  token: Genuine<T>,
+  { store, path, entry }: { store: string; path: string; entry: Entry },
+): Promise<number> {
+  requireToken(token, store);
+  const { epoch } = token;
+  if (epoch === null) throw new Error("The log is ordered by epochs: no write without a lease");
+  return await append(path, entry, { epoch, verify: () => token.verify() });
+}
+
+/** Sends a write to where the store is held, if that was why it failed here. */
 async function passOn(
   request: Request,
-  { store, id, line }: { store: string; id: string; line: string },
-  error: NotHolderError,
+  { store, entry }: { store: string; entry: Entry },
+  error: unknown,
 ): Promise<Response> {
-  const hops = Number(request.headers.get("hops") ?? 0);
+  if (!(error instanceof NotHolderError) || request.headers.has(PASSED_ON)) throw error;
   const address = error.holder?.address;
-  if (!address || hops >= MAX_HOPS) return refuse(error);
+  if (!address) throw error;
   try {
-    return await fetch(`${address}/${store}?id=${encodeURIComponent(id)}`, {
+    return await fetch(`${address}/${store}?id=${entry.id}`, {
       method: "POST",
-      body: line,
-      headers: { hops: String(hops + 1) },
+      body: entry.body,
+      headers: { [PASSED_ON]: "1" },
       signal: AbortSignal.timeout(PASS_ON_WITHIN_MS),
     });
   } catch {
     // Gone, or too slow: whether the write was made is not known, and will be found by its id.
-    return refuse(error);
+    throw error;
   }
 }
 
-/** 503 for what may pass. Lost, too: here a repeated write is found by its id. */
+function show(path: string, id: string | null): Response {
+  const entries = readLog(path);
+  if (id === null) return new Response(entries.map((entry) => `${entry.id}\n`).join(""));
+  const found = entries.find((entry) => entry.id === id);
+  return found === undefined
+    ? new Response(`no write ${id}`, { status: 404 })
+    : new Response(found.body);
+}
+
+/** 503 for what may pass, and is tried again with the same id; 4xx for the client's mistakes. */
 function refuse(error: unknown): Response {
-  if (!(error instanceof AgentError)) return new Response(String(error), { status: 500 });
-  const again = error.retryable || error.kind === "lost";
-  return new Response(error.message, { status: again ? 503 : 500 });
+  return new Response(error instanceof Error ? error.message : String(error), {
+    status: statusOf(error),
+  });
+}
+
+function statusOf(error: unknown): number {
+  if (error instanceof BadRequest) return 400;
+  if (error instanceof LogError) return { taken: 409, full: 507, late: 503 }[error.fault];
+  if (!(error instanceof AgentError)) return 500;
+  if (error.kind === "invalid") return 400;
+  if (error.kind === "unknown_store") return 404;
+  // Lost, too: here a repeated write is found by its id.
+  return error.retryable || error.kind === "lost" ? 503 : 500;
 }
 
 if (import.meta.main) {

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { Failure } from "../../src/cli/failure.ts";
 import { FLAGS, twinOf } from "../../src/cli/run_flags.ts";
-import { parseRunOptions } from "../../src/cli/run_options.ts";
+import { parseRunOptions } from "../../src/cli/parse_run_options.ts";
 import type { RunOptions } from "../../src/cli/run_options.ts";
 import { createProgram } from "../../src/cli/program.ts";
 
@@ -49,6 +49,7 @@ test("parseRunOptions() has the contract's defaults", () => {
     limits: { maxConnections: 1_024, maxWaiters: 10_000, maxGrants: 1_024 },
     httpAddress: null,
     log: { format: "json", level: "info" },
+    warnings: [],
   });
 });
 
@@ -62,6 +63,7 @@ test("parseRunOptions() refuses neither and both of --nats and --standalone", ()
   expect(refusal({ ...NATS, standalone: "alone" })).toContain("--nats and --standalone contradict");
   expect(refusal(NATS, { ZIT_AGENT_STANDALONE: "alone" })).toContain("ZIT_AGENT_STANDALONE");
   expect(refusal({ standalone: "  " })).toContain("--standalone is empty");
+  expect(refusal({ standalone: "\u200b" })).toContain("--standalone needs a reason");
 });
 
 test("parseRunOptions() never repeats credentials that were put into a URL", () => {
@@ -144,6 +146,33 @@ test("parseRunOptions() makes paths absolute", () => {
   expect(options.storesFile).toBe(`${process.cwd()}/list`);
   expect(options.lockPath).toBe(`${process.cwd()}/locks/{store}`);
 });
+
+test.each([
+  ["ZIT_AGENT_LOKC_PATH", "did you mean ZIT_AGENT_LOCK_PATH?"],
+  ["ZIT_AGENT_NAT", "did you mean ZIT_AGENT_NATS?"],
+  ["ZIT_AGENT_STATEDIR", "did you mean ZIT_AGENT_STATE_DIR?"],
+  ["ZIT_AGENT_FROBNICATION", "see `agent help run`"],
+  ["ZIT_AGENT_", "see `agent help run`"],
+])("parseRunOptions() warns of %s, which does nothing, and goes on", (name, hint) => {
+  const env = { [name]: "x", ZIT_AGENT_DEBUG: "1", ZIT_AGENT_SOCKET: "/s", ZIT_LEASE_STORE: "s" };
+  const { warnings } = parse(NATS, env);
+  expect(warnings).toHaveLength(1);
+  expect(warnings[0]).toStartWith(`${name} is set, but there is no such setting`);
+  expect(warnings[0]).toEndWith(hint);
+});
+
+test.each(["1e2", "0x10", "+5", "5.0", "5_0", "５", "-1", "1 2"])(
+  "parseRunOptions() takes numbers and ids in plain digits, not %p",
+  (text) => {
+    for (const name of ["max-grants", "max-waiters", "max-connections", "replicas"]) {
+      expect(refusal({ ...NATS, [name]: text })).toContain("whole number");
+    }
+    for (const name of ["allow-uid", "allow-gid", "admin-uid"]) {
+      expect(refusal({ ...NATS, [name]: [text] })).toContain("numeric ids");
+    }
+    expect(refusal({ ...NATS, http: `127.0.0.1:${text}` })).toContain("--http");
+  },
+);
 
 test("every flag of run is in its help, with a twin that no other flag has", () => {
   const help = createProgram({ env: {}, exit: 0 }).commands
