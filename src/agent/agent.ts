@@ -13,9 +13,10 @@ import type { Store } from "../lease/store.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
 import { Callers } from "./callers.ts";
 import { type Drained, Drains } from "./drain.ts";
-import { type CallerEffect, Engine } from "./engine.ts";
+import type { CallerEffect } from "./effects.ts";
+import { Engine } from "./engine.ts";
 import { Health } from "./health.ts";
-import { hear, type Slot } from "./slot.ts";
+import { bearingOf, hear, type Slot } from "./slot.ts";
 import type {
   AgentOptions,
   AgentPorts,
@@ -59,13 +60,10 @@ export class Agent {
         this.drains.notice(slot);
         this.#watches.notice(slot);
       },
+      forgotten: ({ store }) => this.health.forget(store.code),
     });
     this.watching = new Watching(this.#engine, this.#watches, ports.timers);
-    this.drains = new Drains(
-      ports,
-      options.drainMs,
-      (slot, event) => this.#engine.dispatch(slot, event),
-    );
+    this.drains = new Drains(ports, options.drainMs, (...sent) => this.#engine.dispatch(...sent));
   }
 
   /** The bucket was inspected: its TTL is the truth. Called again when the TTL is another. */
@@ -78,10 +76,10 @@ export class Agent {
     this.#engine.setConnected(connected);
   }
 
-  /** Why the coordinator cannot be used now; null where it can. */
-  setProblem(problem: string | null): void {
+  /** Why the coordinator cannot be used now, and whether it is news; null where it can. */
+  setProblem(problem: string | null, news = true): void {
     this.#engine.setDownReason(problem ?? undefined);
-    this.health.report("coordinator", problem);
+    this.health.report("coordinator", problem, news);
   }
 
   /** Nothing is granted while the bucket contradicts us; null: it is put right. */
@@ -279,7 +277,7 @@ export class Agent {
   #perform(slot: Slot, effect: CallerEffect): void {
     switch (effect.type) {
       case "note":
-        this.health.note(slot.store.code, effect.note);
+        this.health.note(slot.store.code, effect.note, bearingOf(slot));
         this.#ports.observer.note(slot.store.code, effect.note);
         if (effect.note.type === "released") this.drains.released(slot);
         return;

@@ -5,7 +5,7 @@
  */
 import type { Refusal } from "../lease/errors.ts";
 import * as refuse from "../lease/refusals.ts";
-import type { CallerEffect } from "./engine.ts";
+import type { CallerEffect } from "./effects.ts";
 import type { Health } from "./health.ts";
 import { type GuardEntry, Requests } from "./requests.ts";
 import type { Slot } from "./slot.ts";

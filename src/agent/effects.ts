@@ -42,6 +42,12 @@ export type WorldEffect = Extract<
   }
 >;
 
+/** Effects that concern callers and watchers, not the world. */
+export type CallerEffect = Exclude<
+  StoreEffect,
+  WorldEffect | { type: "wake" | "defer" | "probe_lock" }
+>;
+
 /** Carries effects out. */
 export class World {
   readonly #options: AgentOptions;

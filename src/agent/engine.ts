@@ -9,7 +9,7 @@ import { Store } from "../lease/store.ts";
 import type { StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
 import { Alarm } from "./alarm.ts";
-import { World, type WorldEffect } from "./effects.ts";
+import { type CallerEffect, World } from "./effects.ts";
 import { Pacer } from "./pacer.ts";
 import { newSlot, type Slot } from "./slot.ts";
 import { CROWD, mayWait } from "./renewals.ts";
@@ -23,17 +23,13 @@ const TICK: StoreEvent = { type: "tick" };
 const CONNECTED: StoreEvent = { type: "connected" };
 const DISCONNECTED: StoreEvent = { type: "disconnected" };
 
-/** Effects that concern callers and watchers, not the world. */
-export type CallerEffect = Exclude<
-  StoreEffect,
-  WorldEffect | { type: "wake" | "defer" | "probe_lock" }
->;
-
 /** The engine's way to its agent. */
 export interface EngineHooks {
   perform(slot: Slot, effect: CallerEffect): void;
   /** An event of the store was handled. */
   handled(slot: Slot): void;
+  /** Nothing needs the store any more; what is asked of it later concerns another slot. */
+  forgotten(slot: Slot): void;
 }
 
 /** Drives the stores. */
@@ -238,6 +234,7 @@ export class Engine {
     if (!store.forgettable(this.#handledMs, this.#context)) return;
     this.slots.delete(store.code);
     this.#tally.forget(slot);
+    this.#hooks.forgotten(slot);
   }
 
   #drain(): void {

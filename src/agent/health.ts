@@ -4,6 +4,7 @@
  */
 import type { Kind } from "../lease/errors.ts";
 import type { LeaseNote } from "../lease/state.ts";
+import type { Bearing } from "./slot.ts";
 import type { Check, Observer } from "./types.ts";
 
 const NOT_REACHED = "it has not been reached yet; writes are refused until it is";
@@ -13,9 +14,10 @@ const MAX_NAMED = 3;
 
 /** What is wrong with some stores, and what to do about it. */
 const ADVICE = {
-  duplicate_node: (stores: string) =>
-    `another agent uses this node's name and holds ${stores}; give each host a name of its own ` +
-    "(--node)",
+  duplicate_node: (stores: string, rival: string | null) => {
+    const who = rival === null ? "another agent" : `another agent (${rival})`;
+    return `${who} uses this node's name and holds ${stores}; give each host a name of its own (--node)`;
+  },
   epoch: (stores: string) =>
     `the coordinator has gone back in time for ${stores}: it gave an epoch below a recorded one; ` +
     "restore its data, or delete the tenure records of these stores once no write of the newer " +
@@ -28,6 +30,8 @@ const ADVICE = {
     "grace; compare the replicas of the bucket, and have the one that kept an expired entry made anew",
 } as const;
 
+const STORE_CHECKS = Object.keys(ADVICE) as (keyof typeof ADVICE)[];
+
 /** A single request without an answer is an election, or a lost packet; a second one is a problem. */
 const MIN_UNANSWERED = 2;
 
@@ -37,6 +41,9 @@ export class Health {
   /** How many requests in a row had no answer, by store. */
   readonly #unanswered = new Map<string, number>();
   readonly #problems = new Map<string, string>();
+  /** Whoever was seen last to use our name. */
+  #rival: string | null = null;
+  #closed = false;
   /** The stores in which each was seen. */
   readonly #stores = {
     duplicate_node: new Set<string>(),
@@ -48,28 +55,38 @@ export class Health {
   constructor(observer: Observer) {
     this.#observer = observer;
     // Silently: that a coordinator has yet to be reached is no news when an agent starts.
-    this.#problems.set(
-      "coordinator",
-      "it has not been reached yet; writes are refused until it is",
-    );
+    this.#problems.set("coordinator", NOT_REACHED);
   }
 
-  /** Notes that something is wrong, or (null) right again. The observer hears of changes. */
-  report(name: string, problem: string | null): void {
-    if ((this.#problems.get(name) ?? null) === problem) return;
-    const untold = name === "coordinator" && this.#problems.get(name) === NOT_REACHED;
+  /**
+   * Notes that something is wrong, or (null) right again. The observer hears when that changes, and
+   * when it is wrong for another reason; `news` false: it is the same reason in other words.
+   */
+  report(name: string, problem: string | null, news = true): void {
+    const before = this.#problems.get(name) ?? null;
+    if (before === problem) return;
     if (problem === null) this.#problems.delete(name);
     else this.#problems.set(name, problem);
-    if (problem !== null || !untold) this.#observer.problem(name, problem);
+    const untold = before === null || before === NOT_REACHED;
+    if (problem === null ? before !== NOT_REACHED : news || untold) {
+      this.#observer.problem(name, problem);
+    }
+  }
+
+  /** Whether this is wrong now. */
+  fails(name: string): boolean {
+    return this.#problems.has(name);
   }
 
   /** What a store's change says about the setup as a whole. */
-  note(store: string, note: LeaseNote): void {
+  note(store: string, note: LeaseNote, { recorded, rival }: Bearing): void {
     switch (note.type) {
       case "foreign":
         this.#onAnswered(store);
-        if (note.duplicate && note.renews) this.#name("duplicate_node", store, true);
-        else if (!note.duplicate) this.#name("duplicate_node", store, false);
+        if (note.duplicate && note.renews) {
+          this.#rival = rival;
+          this.#name("duplicate_node", store, true);
+        } else if (!note.duplicate) this.#name("duplicate_node", store, false);
         if (note.renews) this.#name("stuck", store, false);
         return;
       case "lost":
@@ -85,15 +102,29 @@ export class Health {
         this.#name("fence", store, false);
         return this.#onAnswered(store);
       case "proven":
-        return this.#onAnswered(store);
+        // A lease that is renewed while its tenure cannot be recorded is of no use to anybody.
+        return recorded ? this.#onAnswered(store) : undefined;
       case "acquired":
         // A new entry was taken: what kept others from getting one is over.
         this.#unanswered.clear();
         this.report("writes", null);
-        for (const name of ["duplicate_node", "epoch", "fence", "stuck"] as const) {
-          this.#name(name, store, false);
-        }
+        for (const name of STORE_CHECKS) this.#name(name, store, false);
     }
+  }
+
+  /**
+   * Nothing needs the store any more, so nothing is tried for it: what it saw may be over unseen. That
+   * an epoch went back is not over for that.
+   */
+  forget(store: string): void {
+    this.#onAnswered(store);
+    this.#name("duplicate_node", store, false);
+    this.#name("stuck", store, false);
+  }
+
+  /** The agent lets go of its coordinator: that nothing is answered any more is no problem. */
+  close(): void {
+    this.#closed = true;
   }
 
   /** What became of a guard: whether the disk knew better. */
@@ -112,7 +143,9 @@ export class Health {
   #onUnanswered(store: string, reason: string): void {
     const tries = (this.#unanswered.get(store) ?? 0) + 1;
     this.#unanswered.set(store, tries);
-    if (tries < MIN_UNANSWERED || this.#problems.has("writes")) return;
+    if (tries < MIN_UNANSWERED || this.#closed || this.fails("writes")) return;
+    // Told as that already.
+    if (this.fails("coordinator")) return;
     this.report(
       "writes",
       `the coordinator does not take the writes of store ${store} (${reason}); put that right, and ` +
@@ -132,7 +165,7 @@ export class Health {
     else set.delete(store);
     const named = [...set].slice(0, MAX_NAMED).join(", ");
     const more = set.size > MAX_NAMED ? ` and ${set.size - MAX_NAMED} more` : "";
-    this.report(name, set.size === 0 ? null : ADVICE[name](named + more));
+    this.report(name, set.size === 0 ? null : ADVICE[name](named + more, this.#rival));
   }
 
   /** The named checks, each with what to do; those in `names` are there even when all is well. */

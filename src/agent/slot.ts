@@ -51,3 +51,19 @@ export function newSlot(store: Store): Slot {
     heard: null,
   };
 }
+
+/** What the health of the whole agent depends on in one store. */
+export interface Bearing {
+  /** Whether it is not held without its tenure being on record, as it is before each grant. */
+  readonly recorded: boolean;
+  /** Who else holds it, in words that tell agents of one name apart; null where nobody does. */
+  readonly rival: string | null;
+}
+
+/** What a store means for the agent's health. */
+export function bearingOf({ store: { lease } }: Slot): Bearing {
+  const recorded = lease.phase !== "ours" || lease.record.at === "done";
+  if (lease.phase !== "foreign") return { recorded, rival: null };
+  const { holder, incarnation } = lease;
+  return { recorded, rival: holder.address ?? (incarnation && `incarnation ${incarnation}`) };
+}

@@ -108,6 +108,14 @@ function filesOf({ credentials, tls }: NatsRunOptions): CredentialFiles {
   };
 }
 
+/** What ends a connection that did not fail. */
+const CHANGING = "the connection is being made anew, with other credentials";
+
+/** What there was not before. */
+function newIn(now: readonly Warning[], before: readonly Warning[]): readonly Warning[] {
+  return now.filter(({ message }) => before.every((other) => other.message !== message));
+}
+
 const REMADE =
   "A bucket was deleted and made again while agents ran: what was held in it is lost " +
   "to its holders, and whoever holds a store next owes a grace. Find out who deleted it";
@@ -116,7 +124,8 @@ function natsListener(
   { agent, log, onReached, onUnreachable, onFatal }: BackendEvents,
   coordinator: () => NatsCoordinator,
 ): NatsListener {
-  const warned = new Set<string>();
+  let warned: readonly Warning[] = [];
+  let told: object | null = null;
   /** The TTL that all deadlines go by: the bucket's, also while it is not the one that we were told. */
   const goBy = (ttlMs: number, drift: Drift | null) => {
     agent().setMisconfigured(drift?.message ?? null);
@@ -128,24 +137,31 @@ function natsListener(
       agent().setProblem(null);
       goBy(ttlMs, coordinator().drift);
       agent().health.report("server_version", null);
-      log.event("info", "coordinator_ready", { server, version: serverVersion, ttl_ms: ttlMs });
+      // That it is back is told where it was missed.
+      const facts = { server, version: serverVersion, ttl_ms: ttlMs };
+      if (JSON.stringify(facts) !== JSON.stringify(told)) {
+        log.event("info", "coordinator_ready", { check: "coordinator", ...facts });
+      }
+      told = facts;
       for (const { message, replicas } of created) {
         log.event(replicas === 1 ? "warn" : "info", "bucket_created", { message, replicas });
       }
-      for (const { check, message } of warnings) {
-        if (warned.has(message)) continue;
-        warned.add(message);
+      for (const { check, message } of newIn(warnings, warned)) {
         log.event("warn", "coordinator_warning", { check, message });
       }
+      for (const { check, message } of newIn(warned, warnings)) {
+        log.event("info", "coordinator_warning_over", { check, message });
+      }
+      warned = warnings;
       onReached();
     },
     onConnection(connected) {
-      agent().setProblem(connected ? null : "the connection is down");
+      if (!connected) agent().setProblem(coordinator().problem?.message ?? CHANGING);
       agent().setConnected(connected);
     },
-    onProblem(problem) {
+    onProblem(problem, news) {
       onUnreachable();
-      if (!problem.fatal) return agent().setProblem(problem.message);
+      if (!problem.fatal) return agent().setProblem(problem.message, news);
       const check = problem.check === "server_version" ? problem.check : "bucket";
       // Why is said once.
       agent().setProblem(`reached, but not used: see ${check}`);
@@ -160,8 +176,8 @@ function natsListener(
       log.event("warn", "bucket_remade", { message: REMADE });
       agent().onBucketRemade();
     },
-    onDenied(denied) {
-      agent().health.report("permissions", denied?.message ?? null);
+    onDenied(denied, news) {
+      agent().health.report("permissions", denied?.message ?? null, news);
     },
     onTenure(store, record, revision) {
       agent().onTenure(store, record, revision);

@@ -98,6 +98,7 @@ async function run(options: RunOptions, log: Log): Promise<number> {
     return failed(error, log); // before it is said below that we stopped
   } finally {
     process.off("SIGHUP", onHangUp);
+    parts.agent.health.close();
     // First of all: the connections that end below end their grants, and a lease whose grant did not
     // finish must not be released for that, but age out.
     await parts.backend.stop();

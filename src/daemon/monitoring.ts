@@ -47,7 +47,7 @@ export async function startMonitoring(sources: MonitoringSources): Promise<Monit
   };
 }
 
-function metricsOf({ agent, coordinatorUp }: MonitoringSources): Metrics {
+function metricsOf({ agent, status, coordinatorUp }: MonitoringSources): Metrics {
   return new Metrics({
     version: VERSION,
     node: agent.options.node,
@@ -57,6 +57,7 @@ function metricsOf({ agent, coordinatorUp }: MonitoringSources): Metrics {
       ...agent.counts(),
       coordinatorUp: coordinatorUp(),
       renewOverdueMs: agent.renewalOverdueMs,
+      checks: status().checks,
     }),
   });
 }

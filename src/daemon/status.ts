@@ -127,12 +127,16 @@ function cgroupCheck(): Check {
 }
 
 /** The checks that are looked at only when somebody asks. */
-function updateChecks({ agent, memory, lockPath }: StatusSources): void {
+function updateChecks({ agent, memory, lockPath, coordinator }: StatusSources): void {
   const { health } = agent;
   health.report("state_dir", memory.problem);
   health.report("lock_path", lockPathProblem(lockPath));
   const lateAfterMs = (agent.timing?.ttlMs ?? Infinity) / 3;
-  health.report("renewals", renewalsProblem(agent, lateAfterMs));
+  const late = renewalsProblem(agent, lateAfterMs);
+  // Without a connection nothing else is to be expected, and that is told.
+  const expected = !coordinator().connected && !health.fails("renewals");
+  // How late changes all the time.
+  health.report("renewals", expected ? null : late, false);
 }
 
 /** Renewals are sent in time, and acknowledged before the next is due. */
@@ -144,8 +148,11 @@ function renewalsProblem(agent: Agent, lateAfterMs: number): string | null {
     } ms late: the agent has no processor time; see what uses it`;
   }
   if (renewalOverdueMs > lateAfterMs) {
-    return `not acknowledged for ${Math.round(renewalOverdueMs)} ms since they were due: the ` +
-      "coordinator does not answer; see whether the leases' stream has a leader";
+    const told = ["coordinator", "writes"].find((name) => agent.health.fails(name));
+    const why = told !== undefined
+      ? `for the reason that \`${told}\` gives`
+      : "the coordinator does not answer; see whether the leases' stream has a leader";
+    return `not acknowledged for ${Math.round(renewalOverdueMs)} ms since they were due: ${why}`;
   }
   return null;
 }

@@ -108,7 +108,7 @@ function onLost(m: Moment, reason: "conflict" | "deadline", before: Ours): void 
     queue.refuseQueue(
       m,
       (guard) => guard.displaced && !guard.waitLease,
-      () => refuse.notHolder(store.code, null),
+      () => refuse.notHolder(store.code, null, m.context.node),
     );
   }
 }

@@ -83,7 +83,7 @@ function admit(m: Moment, guard: Guard): Verdict {
   const lease = gate3Lease(guard, store.lease, store.code, nowMs, context);
   if (lease !== "pass") return lease;
   const ours = store.lease as Ours;
-  if (guard.displaced && !guard.waitLease) return refuse.notHolder(store.code, null);
+  if (guard.displaced && !guard.waitLease) return refuse.notHolder(store.code, null, context.node);
   const grace = gate4Grace(guard, ours, store.code, nowMs);
   if (grace === "pass") guard.epoch = ours.epoch;
   return grace;
@@ -134,7 +134,9 @@ function patienceEnded(m: Moment, guard: Guard): Refusal | null {
     return inTheWay(code, store);
   }
   if (guard.waitLease && nowMs >= guard.untilMs) {
-    if (context.connected && lease.phase === "foreign") return refuse.notHolder(code, lease.holder);
+    if (context.connected && lease.phase === "foreign") {
+      return refuse.notHolder(code, lease.holder, context.node);
+    }
     // What comes of the attempt under way is the true answer, if it comes soon.
     guard.waitLease = false;
     guard.answerByMs = nowMs + context.timing.answerWithinMs;
@@ -194,7 +196,7 @@ export function refuseQueue(
 export function refuseForeign(m: Moment): void {
   const { lease, code } = m.store;
   const holder: Holder | null = lease.phase === "foreign" ? lease.holder : null;
-  refuseQueue(m, (guard) => !guard.waitLease, () => refuse.notHolder(code, holder));
+  refuseQueue(m, (guard) => !guard.waitLease, () => refuse.notHolder(code, holder, m.context.node));
 }
 
 /** Refuses a guard. */

@@ -38,8 +38,11 @@ export function cannotTell(
   };
 }
 
-/** Another node holds it; `holder` is null when the entry went without our doing and nobody has it. */
-export function notHolder(store: string, holder: Holder | null): Refusal {
+/**
+ * Another node than ours (`self`) holds it; `holder` is null when the entry went without our doing and
+ * nobody has it.
+ */
+export function notHolder(store: string, holder: Holder | null, self: string): Refusal {
   if (holder === null) {
     return {
       kind: "not_holder",
@@ -49,6 +52,17 @@ export function notHolder(store: string, holder: Holder | null): Refusal {
     };
   }
   const where = holder.address === null ? "" : ` (${holder.address})`;
+  if (holder.node === self) {
+    // To send the write to a node of this name would be to send it here.
+    return {
+      kind: "not_holder",
+      message:
+        `Cannot guard store ${store}: another agent that calls itself ${self}, too${where}, ` +
+        "holds it; if it still runs, give each host a name of its own (--node), else wait until its " +
+        "lease has run out",
+      holder,
+    };
+  }
   return {
     kind: "not_holder",
     message: `Cannot guard store ${store}: node ${holder.node}${where} holds it; ` +

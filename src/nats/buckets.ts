@@ -11,6 +11,7 @@ import {
 import { judgeLeases, type Judgement, judgeTenures, ttlMsOf } from "./judge.ts";
 import { DEFAULT_TTL_MS } from "./options.ts";
 import { parseTenure } from "./records.ts";
+import { LeaderlessError } from "./inspection_failure.ts";
 import type { CreatedBucket } from "./listener.ts";
 import { type Finding, SetupError } from "./setup_error.ts";
 import { firstRevision, leasesConfig, tenuresConfig, tenuresOf } from "./stream_config.ts";
@@ -31,6 +32,8 @@ const DEFAULT_CLUSTER_REPLICAS = 3;
 /** What to look for. */
 export interface BucketsOptions {
   readonly jsm: JetStreamManager;
+  /** The same with more patience. */
+  readonly maker: JetStreamManager;
   readonly bucket: string;
   /** Undefined: 3 in a cluster of at least 3, else 1. */
   readonly replicas?: number;
@@ -92,6 +95,10 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
           : undefined,
       }),
   });
+  for (const [name, info] of [[bucket, leases], [tenuresOf(bucket), tenures]] as const) {
+    // Whoever is left of them answers, but nothing can be written.
+    if (info.cluster !== undefined && !info.cluster.leader) throw new LeaderlessError(name);
+  }
   const judgements: Judgement[] = [
     judgeLeases(bucket, leases, { wantedTtlMs: ttlMs, clustered }),
     judgeTenures(tenuresOf(bucket), tenures, { clustered }),
@@ -154,10 +161,10 @@ async function findOrCreate(
 }
 
 async function create(options: BucketsOptions, wanted: Wanted): Promise<StreamInfo> {
-  const { jsm, clustered } = options;
+  const { maker, clustered } = options;
   const replicas = options.replicas ?? (clustered ? DEFAULT_CLUSTER_REPLICAS : 1);
   try {
-    return await jsm.streams.add(await wanted.config(replicas));
+    return await maker.streams.add(await wanted.config(replicas));
   } catch (error) {
     const tooFew = isApiError(error, NO_SUITABLE_PEERS) || isApiError(error, NOT_CLUSTERED);
     if (!tooFew) throw error;
@@ -171,7 +178,7 @@ async function create(options: BucketsOptions, wanted: Wanted): Promise<StreamIn
     // A cluster of which a server is away, or was a minute ago, looks like one that is too small.
     // Where the other bucket has copies this one had them, too: made again in or after an outage, it
     // must not be left with one. As many as the other, or not now.
-    return await jsm.streams.add(
+    return await maker.streams.add(
       await wanted.config(await replicasOf(options, wanted.sibling) || 1),
     );
   }
@@ -216,36 +223,4 @@ async function newestEpoch({ jsm, bucket }: BucketsOptions): Promise<number> {
 
 function isApiError(error: unknown, code: number): boolean {
   return error instanceof JetStreamApiError && error.code === code;
-}
-
-const SEE_LOG = "See the nats-server's log; tried again meanwhile";
-
-/** Why the buckets could not be inspected, for a person. */
-export function explainInspection(error: unknown, forbidden: string | null): Finding {
-  if (forbidden !== null) {
-    return {
-      check: "permissions",
-      message: `The account may not use JetStream as needed: ${forbidden}. Allow it in the ` +
-        "nats-server's configuration; docs/coordinator.md lists what an agent needs",
-    };
-  }
-  if (error instanceof Error && error.name === "JetStreamNotEnabled") {
-    return {
-      check: "jetstream",
-      message: "JetStream does not answer: it is not enabled on the server or for this account, " +
-        "or has no leader now. Enable it (jetstream in the configuration), or see the servers' logs",
-    };
-  }
-  if (error instanceof Error && error.name === "TimeoutError") {
-    return {
-      check: "jetstream",
-      message:
-        "JetStream does not answer in time: it, or a bucket, may have no leader now. If that " +
-        "lasts, see whether most of the servers are up, and their logs",
-    };
-  }
-  const text = error instanceof Error ? error.message : String(error);
-  return error instanceof JetStreamApiError
-    ? { check: "jetstream", message: `JetStream refuses: ${text} (${error.code}). ${SEE_LOG}` }
-    : { check: "jetstream", message: `Cannot inspect the buckets: ${text}. ${SEE_LOG}` };
 }

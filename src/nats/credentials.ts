@@ -2,7 +2,7 @@
  * Reads credential files into what the client library takes.
  * @module
  */
-import { createHash } from "node:crypto";
+import { createHash, createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import {
   type Authenticator,
@@ -80,7 +80,33 @@ function readTls(files: CredentialFiles, read: Reader): TlsOptions | undefined {
     throw new CredentialsError("A TLS certificate needs its key, and a key its certificate");
   }
   const text = (path?: string) => path === undefined ? undefined : read(path).toString("utf8");
-  return { ca: text(tlsCa), cert: text(tlsCert), key: text(tlsKey) };
+  const tls = { ca: text(tlsCa), cert: text(tlsCert), key: text(tlsKey) };
+  if (tls.ca !== undefined) parsed(`${tlsCa} (--tls-ca) is no certificate in PEM`, tls.ca);
+  if (tls.cert === undefined || tls.key === undefined) return tls;
+  const cert = parsed(`${tlsCert} (--tls-cert) is no certificate in PEM`, tls.cert);
+  if (!cert.checkPrivateKey(keyOf(tlsKey!, tls.key))) {
+    throw new CredentialsError(`${tlsKey} (--tls-key) is not the key of ${tlsCert} (--tls-cert)`);
+  }
+  return tls;
+}
+
+/** Here, so that words name the file: TLS would fail with a number of its library. */
+function parsed(why: string, pem: string): X509Certificate {
+  try {
+    return new X509Certificate(pem);
+  } catch {
+    throw new CredentialsError(`${why}; put a certificate into it`);
+  }
+}
+
+function keyOf(path: string, pem: string): KeyObject {
+  try {
+    return createPrivateKey(pem);
+  } catch {
+    throw new CredentialsError(
+      `${path} (--tls-key) is no private key in PEM, or needs a passphrase; put one without into it`,
+    );
+  }
 }
 
 function readFile(path: string): Buffer {

@@ -13,6 +13,22 @@ export interface Denial {
   readonly subject: string;
 }
 
+/** What is denied under names that differ from time to time, and what is to be allowed for them. */
+const PERMISSIONS = ["_INBOX.", "$JS.API.CONSUMER.CREATE.", "$JS.API.CONSUMER.DELETE.", "$JS.FC."];
+
+/** The permission that a denial asks for, as it is written into a server's configuration. */
+function permissionOf(subject: string): string {
+  const family = PERMISSIONS.find((prefix) => subject.startsWith(prefix));
+  return family === undefined ? subject : `${family}>`;
+}
+
+/** A denial in words, the same however often it comes, and with what to do. */
+export function explainDenial({ operation, subject }: Denial): string {
+  const what = `${operation === "publish" ? "publish" : "subscribe"} to ${permissionOf(subject)}`;
+  return `the coordinator does not let this agent's user ${what}; allow it in the nats-server's ` +
+    "configuration";
+}
+
 /** How long a probe's answer is awaited; one that does not come says nothing. In milliseconds. */
 const PROBE_TIMEOUT_MS = 1_500;
 
@@ -54,13 +70,15 @@ interface Need {
 /** What is denied on the connections to one coordinator. */
 export class Denials {
   readonly #needs: readonly Need[];
-  readonly #tell: (finding: Finding | null) => void;
+  readonly #tell: (finding: Finding | null, news: boolean) => void;
   #told: string | undefined = undefined;
+  /** The permissions that are lacking, as told last. */
+  #lacking = "";
   /** Nothing is told before all is known. */
   #probing = false;
 
-  /** @param tell called with each new {@linkcode finding} */
-  constructor(bucket: string, tell: (finding: Finding | null) => void) {
+  /** @param tell called with each new {@linkcode finding}; `news`: not only in other words */
+  constructor(bucket: string, tell: (finding: Finding | null, news: boolean) => void) {
     this.#tell = tell;
     const tenures = tenuresOf(bucket);
     this.#needs = [
@@ -73,7 +91,7 @@ export class Denials {
 
   /** What is denied now, in words; null where nothing is. */
   get finding(): Finding | null {
-    const denied = this.#needs.filter((need) => need.denied || need.subjects.size > 0);
+    const denied = this.#denied();
     if (denied.length === 0) return null;
     const what = denied.map((need) => `${named(need)} (${need.without})`).join(" and ");
     const grant = denied.map(({ subject }) => subject).join(", ");
@@ -85,24 +103,27 @@ export class Denials {
   }
 
   /** Why a request on the subject fails, in words; notes it. */
-  note({ operation, subject }: Denial): string {
-    if (operation !== "publish") {
-      return `the coordinator does not let this agent's user subscribe to ${subject}`;
-    }
-    const need = this.#needs.find((each) => each.covers(subject));
-    if (need !== undefined && need.subjects.size < MAX_KEPT) need.subjects.add(subject);
+  note(denial: Denial): string {
+    const { operation, subject } = denial;
+    const need = operation === "publish" && this.#needs.find((each) => each.covers(subject));
+    if (need && need.subjects.size < MAX_KEPT) need.subjects.add(subject);
     this.#tellNews();
-    return `the coordinator does not let this agent's user publish to ${subject}; allow it in the ` +
-      "nats-server's configuration";
+    return explainDenial(denial);
   }
 
-  /** A request on the subject was answered, so it is allowed. */
-  allow(subject: string): void {
+  /**
+   * A request on the subject was answered, so it is allowed. Returns whether that is news, after which
+   * all had better be tried again.
+   */
+  allow(subject: string): boolean {
     let news = false;
-    for (const { subjects } of this.#needs) {
+    let doubtful = false;
+    for (const { subjects, denied, covers } of this.#needs) {
       if (subjects.size > 0 && subjects.delete(subject)) news = true;
+      if (denied && covers(subject)) doubtful = true;
     }
     if (news) this.#tellNews();
+    return news || doubtful;
   }
 
   /** A new connection: what was denied to requests on the old one may be allowed on it. */
@@ -125,11 +146,19 @@ export class Denials {
     this.#tellNews();
   }
 
+  #denied(): Need[] {
+    return this.#needs.filter((need) => need.denied || need.subjects.size > 0);
+  }
+
   #tellNews(): void {
     const { finding } = this;
     if (this.#probing || finding?.message === this.#told) return;
     this.#told = finding?.message;
-    this.#tell(finding);
+    // First a request is denied, then the probe finds out that all like it are.
+    const lacking = this.#denied().map(({ subject }) => subject).join();
+    const news = lacking !== this.#lacking;
+    this.#lacking = lacking;
+    this.#tell(finding, news);
   }
 }
 

@@ -3,6 +3,7 @@
  * @module
  */
 import { type Credentials, readCredentials } from "./credentials.ts";
+import { explainDial } from "./dial_failure.ts";
 import { Link } from "./link.ts";
 import type { Problem } from "./listener.ts";
 import type { NatsOptions } from "./options.ts";
@@ -63,7 +64,8 @@ export class Dialer {
     try {
       return readCredentials(credentials, requireTls);
     } catch (error) {
-      return { fatal: false, check: "credentials", message: (error as Error).message };
+      const { message } = error as Error;
+      return { fatal: false, check: "credentials", topic: message, message };
     }
   }
 
@@ -77,38 +79,7 @@ export class Dialer {
       this.#fingerprint = credentials.fingerprint;
       return link;
     } catch (error) {
-      return explain(error as Error | undefined, servers);
+      return explainDial(error, servers, this.#options.credentials ?? {});
     }
   }
-}
-
-function explain(error: Error | undefined, servers: readonly string[]): Problem {
-  const list = servers.join(", ");
-  // The client library can reject with nothing at all when a server hangs up on it.
-  const why = error?.message || "it closed the connection";
-  if (error?.name === "AuthorizationError" || error?.name === "UserAuthenticationExpiredError") {
-    return {
-      fatal: false,
-      check: "authentication",
-      message: `The coordinator at ${list} refuses our credentials (${why}): put the right ones ` +
-        "into their files, which are read at each try",
-    };
-  }
-  return {
-    fatal: false,
-    check: "connection",
-    message:
-      `Cannot connect to the coordinator at ${list}: ${why}. See whether a nats-server runs ` +
-      "there and can be reached from this host; tried again meanwhile",
-  };
-}
-
-/** What is told of a connection that ended without our doing. */
-export function connectionLost(reason: string): Problem {
-  return {
-    fatal: false,
-    check: "connection",
-    message: `Connection lost: ${reason}. Connecting again; if that fails, see whether a ` +
-      "nats-server runs there",
-  };
 }

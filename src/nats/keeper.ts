@@ -3,24 +3,19 @@
  * says what is wrong meanwhile. It never gives up, and nothing else waits for it.
  * @module
  */
-import { explainInspection, type Inspection } from "./buckets.ts";
-import { Denials } from "./denials.ts";
-import { connectionLost, Dialer } from "./dialer.ts";
+import type { Inspection } from "./buckets.ts";
+import { connectionLost } from "./dial_failure.ts";
+import { Dialer } from "./dialer.ts";
+import { explainInspection } from "./inspection_failure.ts";
 import type { Link } from "./link.ts";
 import type { CreatedBucket, Drift, NatsListener, NatsStats, Problem } from "./listener.ts";
+import { LOOK_FAULT_MS, LOOK_RETRY_MS, Lookout } from "./lookout.ts";
 import { checkOptions, type NatsOptions } from "./options.ts";
 import { Pause } from "./pause.ts";
 import { Session } from "./session.ts";
 import { EXIT_CONFIG, type Finding, SetupError } from "./setup_error.ts";
+import { Troubles } from "./troubles.ts";
 import { checkServerVersion } from "./versions.ts";
-import type { WatchPosition } from "./watch.ts";
-
-/** How often the buckets are looked at, in milliseconds. */
-const LOOK_MS = 60_000;
-/** …while something is wrong that a person has to put right, so that it is seen soon. */
-const LOOK_FAULT_MS = 5_000;
-/** …while JetStream does not answer, which an election mends within seconds; never more often. */
-const LOOK_RETRY_MS = 1_000;
 
 const STOPPING = "the agent stops";
 
@@ -34,29 +29,33 @@ export class Keeper {
   #stopped = false;
   #session: Session | null = null;
   #nextLink: Link | null = null;
+  /** Whether requests go out. */
   #ready = false;
+  /** Whether anything was answered since they do. */
+  #vouched = false;
   #ttlMs: number | null = null;
   #aheadMs: number | null = null;
   #warnings: readonly Finding[] = [];
+  /** What the servers told of their disks last; not asked yet on a new connection. */
+  #syncWarning: Finding | null = null;
   /** Why newer credentials than those in use could not be used. */
   #refused: Finding | null = null;
   #drift: Drift | null = null;
-  readonly #denials: Denials;
-  /** When the two buckets were made, as seen last. */
-  #made: string | null = null;
-  #problem: Problem | null = null;
-  /** Told since all was well last: two servers that fail in turn are told once each. */
-  readonly #told = new Set<string>();
-  #position: WatchPosition | null = null;
+  readonly #lookout: Lookout;
+  readonly #troubles: Troubles;
 
   /** @throws {SetupError} for options that could never work */
   constructor(options: NatsOptions & { readonly bucket: string }, listener: NatsListener) {
     checkOptions(options);
     this.#options = options;
     this.#listener = listener;
-    this.#denials = new Denials(options.bucket, (denied) => listener.onDenied(denied));
+    this.#troubles = new Troubles((...told) => listener.onProblem(...told));
     this.#dialer = new Dialer(options, (problem) => this.#tell(problem));
     this.#pause = new Pause(options, LOOK_RETRY_MS);
+    this.#lookout = new Lookout(options, listener, {
+      pause: this.#pause,
+      onAnswered: () => this.#answered(),
+    });
     this.#loop = this.#run();
   }
 
@@ -78,14 +77,14 @@ export class Keeper {
   }
 
   get problem(): Problem | null {
-    return this.#problem;
+    return this.#troubles.now;
   }
 
   stats(): NatsStats {
     const session = this.#session?.link.isUp ? this.#session : null;
     return {
       connected: session !== null,
-      ready: this.#ready && session !== null,
+      ready: this.#vouched && session !== null,
       server: session?.link.server ?? null,
       version: session?.link.serverVersion ?? null,
       rttMs: session?.rttMs ?? null,
@@ -130,7 +129,7 @@ export class Keeper {
     while (!this.#stopped) {
       const link = this.#takeNextLink() ?? await this.#dialer.dial();
       if (link !== null) await this.#serve(link);
-      const waitMs = this.#problem?.fatal ? LOOK_FAULT_MS : this.#dialer.waitMs;
+      const waitMs = this.problem?.fatal ? LOOK_FAULT_MS : this.#dialer.waitMs;
       if (this.#nextLink === null) await this.#pause.for(waitMs);
     }
   }
@@ -145,17 +144,10 @@ export class Keeper {
   async #serve(link: Link): Promise<void> {
     if (this.#stopped || !link.isUp) return await link.close(STOPPING);
     this.#refused = null;
-    const session = new Session(link, this.#options, {
-      onTenure: (...told) => this.#listener.onTenure(...told),
-      onTrouble: () => this.#pause.cutSoon(),
-      onAnswer: (subject) => this.#denials.allow(subject),
-    });
+    const session = new Session(link, this.#options, this.#lookout);
+    session.syncWarning = this.#syncWarning;
     this.#session = session;
-    this.#denials.begin();
-    link.onDenied((denial) => {
-      session.requests?.denied(denial.subject, this.#denials.note(denial));
-      this.#pause.cutSoon();
-    });
+    this.#lookout.begin(session);
     link.onDown((reason) => this.#ended(session, reason));
     if (this.#admit(session)) {
       while (link.isUp) await this.#pause.for(await this.#look(session), link.down);
@@ -176,57 +168,54 @@ export class Keeper {
       this.#tellFatal(error as SetupError);
       return false;
     }
-    if (this.#ttlMs !== null) this.#use(session, { ttlMs: this.#ttlMs, created: [] });
+    if (this.#ttlMs !== null) this.#open(session, this.#ttlMs);
     return true;
+  }
+
+  /** A request was answered: whatever was wrong, the coordinator can be used. */
+  #answered(): void {
+    if (this.#vouched || this.#session === null || this.#ttlMs === null) return;
+    this.#use(this.#session, { ttlMs: this.#ttlMs, created: [] });
   }
 
   #ended(session: Session, reason: string): void {
     const wasReady = this.#ready;
     this.#ready = false;
+    this.#vouched = false;
     this.#session = null;
     session.end(`the connection to the coordinator ended: ${reason}`);
     if (this.#stopped) return;
+    // First why: what it means is told with it.
+    if (!session.link.closedByUs) this.#tell(connectionLost(reason));
     if (wasReady) this.#listener.onConnection(false);
-    if (session.link.closedByUs) return;
-    this.#tell(connectionLost(reason));
   }
 
   /** Looks at the buckets once; returns in how many milliseconds to look again. */
   async #look(session: Session): Promise<number> {
     const { link } = session;
-    let inspection: Inspection;
+    let inspection: Inspection | null;
     try {
-      inspection = await session.inspect(this.#options.ttlMs ?? this.#ttlMs ?? undefined);
+      inspection = await this.#lookout.inspect(
+        session,
+        this.#options.ttlMs ?? this.#ttlMs ?? undefined,
+      );
     } catch (error) {
       if (!link.isUp) return 0;
       if (error instanceof SetupError) return this.#faulty(session, [error]);
-      this.#tell({ fatal: false, ...explainInspection(error, link.forbidden) });
-      return LOOK_RETRY_MS;
+      this.#tell(explainInspection(error, link.forbidden));
+      return link.forbidden === null ? LOOK_RETRY_MS : LOOK_FAULT_MS;
     }
-    if (!link.isUp) return 0;
+    if (!link.isUp || inspection === null) return 0;
     this.#aheadMs = inspection.aheadMs;
-    this.#recognise(inspection);
+    this.#lookout.recognise(inspection);
     if (inspection.faults.length > 0) {
       return this.#faulty(session, inspection.faults, inspection.ttlMs);
     }
-    const [position] = await Promise.all([
-      session.follow(inspection.tenuresCreated, this.#position),
-      this.#denials.probe(link.nc),
-    ]);
+    const { warnings, againMs } = await this.#lookout.survey(session, inspection);
     if (!link.isUp) return 0;
-    const followed = "seq" in position;
-    this.#position = followed ? position : null;
-    this.#fit(session, inspection, followed ? [] : [position]);
+    this.#fit(session, inspection, warnings);
     void session.askSyncing();
-    return followed && this.#denials.finding === null ? LOOK_MS : LOOK_FAULT_MS;
-  }
-
-  /** Tells where a bucket is not the one that was seen before. */
-  #recognise({ leasesCreated, tenuresCreated }: Inspection): void {
-    const made = `${leasesCreated} ${tenuresCreated}`;
-    const before = this.#made;
-    this.#made = made;
-    if (before !== null && before !== made) this.#listener.onBucketRemade();
+    return againMs;
   }
 
   /** The buckets contradict us: fatal before the first use, drift after it. */
@@ -245,21 +234,31 @@ export class Keeper {
 
   /** All is well but for the warnings. */
   #fit(session: Session, inspection: Inspection, more: readonly Finding[]): void {
+    this.#syncWarning = session.syncWarning;
     const servers = [session.versionWarning, session.syncWarning].filter((found) => found !== null);
     const warnings = [...servers, ...inspection.warnings, ...more];
-    const changed = JSON.stringify(warnings) !== JSON.stringify(this.#warnings) ||
-      this.#told.size > 0;
+    const changed = JSON.stringify(warnings) !== JSON.stringify(this.#warnings);
     this.#warnings = warnings;
     this.#ttlMs ??= inspection.ttlMs;
-    this.#problem = null;
-    this.#told.clear();
+    const over = this.#troubles.over();
     const { created } = inspection;
-    const news = changed || created.length > 0;
+    const news = changed || over || created.length > 0;
     this.#use(session, { ttlMs: this.#ttlMs, created, news });
     this.#setDrift(null);
   }
 
-  /** Lets requests through, if they are not yet; tells so, or the news. */
+  /** Lets requests through, if they are not yet. */
+  #open(session: Session, ttlMs: number): void {
+    if (this.#ready) return;
+    session.open(ttlMs);
+    this.#ready = true;
+    this.#listener.onConnection(true);
+  }
+
+  /**
+   * Tells that the coordinator can be used, where that is news: not before it has answered something
+   * on this connection, or an outage would end each time that a server takes one and does no more.
+   */
   #use(
     session: Session,
     facts: {
@@ -269,15 +268,16 @@ export class Keeper {
     },
   ): void {
     const { ttlMs, created, news = false } = facts;
-    const fresh = !this.#ready;
-    if (!fresh && !news) return;
-    session.open(ttlMs);
-    this.#ready = true;
-    this.#dialer.succeeded(session.link);
-    if (fresh) this.#told.clear(); // It is up: that it goes down once more is news.
+    if (this.#vouched && !news) return;
+    if (!this.#vouched) {
+      this.#vouched = true;
+      this.#dialer.succeeded(session.link);
+      this.#troubles.forget();
+    }
     const { server, serverVersion } = session.link;
-    this.#listener.onReady({ ttlMs, server, serverVersion, warnings: this.#warnings, created });
-    if (fresh) this.#listener.onConnection(true);
+    const warnings = this.#warnings;
+    this.#listener.onReady({ ttlMs, server, serverVersion, warnings, created });
+    this.#open(session, ttlMs);
   }
 
   #setDrift(fault: Drift | null): void {
@@ -287,14 +287,10 @@ export class Keeper {
   }
 
   #tellFatal({ check, message }: Finding): void {
-    this.#tell({ fatal: true, exit: EXIT_CONFIG, check, message });
+    this.#tell({ fatal: true, exit: EXIT_CONFIG, check, topic: message, message });
   }
 
   #tell(problem: Problem): void {
-    if (this.#stopped) return;
-    this.#problem = problem;
-    if (this.#told.has(problem.message)) return;
-    this.#told.add(problem.message);
-    this.#listener.onProblem(problem);
+    if (!this.#stopped) this.#troubles.tell(problem);
   }
 }

@@ -9,7 +9,7 @@ import {
   type Status,
 } from "@nats-io/transport-node";
 import type { Credentials } from "./credentials.ts";
-import type { Denial } from "./denials.ts";
+import { type Denial, explainDenial } from "./denials.ts";
 import { SYNC_QUESTION } from "./syncing.ts";
 import { dial, type Transport } from "./transport.ts";
 
@@ -46,7 +46,7 @@ export class Link {
   /** The server's URL, without credentials. */
   readonly server: string;
   readonly serverVersion: string;
-  /** The newest thing that the server forbade us; null if nothing. */
+  /** The newest thing that the server forbade us, in words; null if nothing. */
   forbidden: string | null = null;
   /** Whether we ended it, and not the server or the network. */
   closedByUs = false;
@@ -105,6 +105,11 @@ export class Link {
     this.#deniedHook = hook;
   }
 
+  /** It is of no use any more, which is none of our doing. */
+  fail(reason: string): void {
+    this.#ending(reason);
+  }
+
   /** Ends the connection. */
   async close(reason: string): Promise<void> {
     if (!this.#ended) this.closedByUs = true;
@@ -135,7 +140,7 @@ export class Link {
           // Nothing fails without them: they make us notice sooner, or warn.
           const { subject } = status.error;
           if (subject.startsWith(STREAM_ADVISORIES) || subject === SYNC_QUESTION) return;
-          this.forbidden = status.error.message;
+          this.forbidden = explainDenial(status.error);
           this.#deniedHook?.(status.error);
         } else {
           this.#ending(status.error.message);

@@ -12,6 +12,11 @@ export interface Problem extends Finding {
    * `misconfigured`. The adapter goes on looking either way, and tells when it is over.
    */
   readonly fatal: boolean;
+  /**
+   * What it is about, without anything that differs from try to try: a topic is news once, until all
+   * is well again.
+   */
+  readonly topic: string;
   /** The exit status; only where fatal. */
   readonly exit?: number;
 }
@@ -44,15 +49,16 @@ export interface ReadyFacts {
 /** Told about the connection, the buckets, and the tenures. */
 export interface NatsListener extends CoordinatorListener {
   /**
-   * The coordinator can be used: before each `onConnection(true)`, and again when a warning came or
-   * went, a bucket had to be made, or a problem is over. All problems told before are.
+   * The coordinator can be used: before the first `onConnection(true)`, after each later one as soon
+   * as anything was answered, and again when a warning came or went, a bucket had to be made, or a
+   * problem is over. All problems told before are.
    */
   onReady(facts: ReadyFacts): void;
   /**
-   * The coordinator cannot be used, or not be inspected, or credentials could not be renewed. Each
-   * is told once until all is well again.
+   * The coordinator cannot be used, or not be inspected, or credentials could not be renewed. `news`:
+   * this topic was not told since all was well last; else it is only in other words by now.
    */
-  onProblem(problem: Problem): void;
+  onProblem(problem: Problem, news: boolean): void;
   /**
    * The buckets changed under us and contradict the agent now: stop granting. Null: put right.
    * Writes still go through, so that leases can be released.
@@ -66,16 +72,16 @@ export interface NatsListener extends CoordinatorListener {
   onBucketRemade(): void;
   /**
    * The server does not let us do what an agent has to; null: it does again. Requests that were denied
-   * are unknown at once.
+   * are unknown at once. `news`: other permissions are lacking than before.
    */
-  onDenied(denied: Finding | null): void;
+  onDenied(denied: Finding | null, news: boolean): void;
 }
 
 /** The connection as it is now. */
 export interface NatsStats {
   /** Whether there is a connection; whether it can be used, too, says `ready`. */
   readonly connected: boolean;
-  /** Whether the buckets were inspected and requests go out. */
+  /** Whether requests go out and are answered, or the buckets were inspected. */
   readonly ready: boolean;
   /** The server's URL without credentials, or null. */
   readonly server: string | null;

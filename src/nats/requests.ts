@@ -8,6 +8,7 @@ import { PassingMap } from "../lease/passing_map.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { Outcome } from "../ports/coordinator.ts";
 import { atTurnEnd } from "../sys/turn.ts";
+import type { Denial } from "./denials.ts";
 import type { Reply } from "./reply_reader.ts";
 import type { Transport } from "./transport.ts";
 
@@ -47,8 +48,8 @@ export interface RequestsOptions {
   readonly timeoutMs: number;
   /** Called when the coordinator answered something else than an agent expects of its buckets. */
   onTrouble(): void;
-  /** Called with the subject of each request that was answered. */
-  onAnswer(subject: string): void;
+  /** Called with the subject of each request that was answered; `decided`: not with an error. */
+  onAnswer(subject: string, decided: boolean): void;
 }
 
 /** The requests in flight of one connection. */
@@ -117,6 +118,11 @@ export class Requests {
     for (const { done } of all) finish(done, outcome);
   }
 
+  /** Whether it is our own subscription, by which answers come, that was denied. */
+  hears({ operation, subject }: Denial): boolean {
+    return operation === "subscription" && subject.startsWith(this.#prefix);
+  }
+
   /**
    * The server denied a request on the subject: it becomes unknown now. So does every other one on it:
    * which one was denied the server does not tell, and unknown is always true.
@@ -133,7 +139,7 @@ export class Requests {
     if (pending === undefined) return; // Too late: given up on, and its outcome told as unknown.
     this.#pending.delete(id);
     const outcome = pending.decode(reply) as Outcome<never>;
-    this.#options.onAnswer(pending.subject);
+    this.#options.onAnswer(pending.subject, outcome.kind !== "unknown");
     if (isTrouble(outcome)) this.#options.onTrouble();
     finish(pending.done, outcome);
   }

@@ -15,8 +15,10 @@ import { startsAnywhere } from "./versions.ts";
 import { TenureWatch, type WatchPosition } from "./watch.ts";
 import { streamOf } from "./wire.ts";
 
-/** How long an inspection's request may take, in milliseconds: making a replicated stream elects a leader. */
-const MANAGE_TIMEOUT_MS = 5_000;
+/** How long an inspection's request may take, in milliseconds: longer than any that is not lost. */
+const LOOK_TIMEOUT_MS = 2_000;
+/** …and the making of a replicated stream, which elects a leader. */
+const MAKE_TIMEOUT_MS = 5_000;
 
 /** Requests are given up on after this time at the latest, in milliseconds. */
 const MAX_TIMEOUT_MS = 1_500;
@@ -36,8 +38,8 @@ export interface SessionHooks {
   onTenure(store: string, record: TenureRecord, revision: number): void;
   /** The buckets may not be what they were. */
   onTrouble(): void;
-  /** A request on the subject was answered, whatever the answer. */
-  onAnswer(subject: string): void;
+  /** A request on the subject was answered; `decided`: not with an error. */
+  onAnswer(subject: string, decided: boolean): void;
 }
 
 /** A connection in use. */
@@ -55,6 +57,7 @@ export class Session {
   readonly #hooks: SessionHooks;
   readonly #watch: TenureWatch;
   #jsm: JetStreamManager | null = null;
+  #maker: JetStreamManager | null = null;
   /** Whether the servers tell us how often they sync; not asked again where they do not. */
   #tellsSyncing = true;
   #cancelRtt: () => void = () => {};
@@ -70,7 +73,7 @@ export class Session {
     this.#watch = new TenureWatch(link.nc, {
       bucket: tenuresOf(options.bucket),
       incarnation: options.incarnation,
-      onTenure: hooks.onTenure,
+      onTenure: (...told) => hooks.onTenure(...told),
     });
     this.#heed(options.bucket);
     this.#heed(tenuresOf(options.bucket));
@@ -89,9 +92,11 @@ export class Session {
   async inspect(wantedTtlMs: number | undefined): Promise<Inspection> {
     const { nc } = this.link;
     this.link.forbidden = null; // what was denied earlier does not explain why this fails
-    this.#jsm ??= await jetstreamManager(nc, { checkAPI: false, timeout: MANAGE_TIMEOUT_MS });
+    this.#jsm ??= await jetstreamManager(nc, { checkAPI: false, timeout: LOOK_TIMEOUT_MS });
+    this.#maker ??= await jetstreamManager(nc, { checkAPI: false, timeout: MAKE_TIMEOUT_MS });
     return await inspectBuckets({
       jsm: this.#jsm,
+      maker: this.#maker,
       bucket: this.#options.bucket,
       replicas: this.#options.replicas,
       ttlMs: wantedTtlMs,
@@ -122,8 +127,8 @@ export class Session {
       clock,
       timers,
       timeoutMs: requestTimeoutMs(ttlMs),
-      onTrouble: this.#hooks.onTrouble,
-      onAnswer: this.#hooks.onAnswer,
+      onTrouble: () => this.#hooks.onTrouble(),
+      onAnswer: (...told) => this.#hooks.onAnswer(...told),
     });
     this.#measure();
   }
@@ -137,11 +142,10 @@ export class Session {
       return await this.#watch.ensure(created, position);
     } catch (error) {
       const { forbidden } = this.link;
-      const why = forbidden === null
-        ? `${
-          (error as Error).message
-        }. Tried again meanwhile; if it lasts, see the nats-server's log`
-        : `${forbidden}. Allow it in the nats-server's configuration`;
+      // A consumer's name is another one each time.
+      const reason = (error as Error).message.replaceAll(/\boc_\w+/g, "of ours");
+      const why = forbidden ??
+        `${reason}. Tried again meanwhile; if it lasts, see the nats-server's log`;
       return {
         check: "tenure_watch",
         message: `Cannot follow the tenures, so holders are only known once asked for: ${why}`,

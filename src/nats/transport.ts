@@ -5,10 +5,12 @@
  * @module
  */
 import type { Buffer } from "node:buffer";
+import type { Socket } from "node:net";
 import {
   type ConnectionOptions,
   NatsConnectionImpl,
   type Server,
+  type ServerInfo,
   setTransportFactory,
 } from "@nats-io/transport-node";
 import { nodeResolveHost, NodeTransport } from "@nats-io/transport-node/lib/node_transport.js";
@@ -18,13 +20,58 @@ interface TrackedOptions extends ConnectionOptions {
   readonly transports: Set<Transport>;
 }
 
+/** How far the dial of one server came. */
+export interface Attempt {
+  /** As it was named to us, and its port. */
+  readonly server: string;
+  /** Whether it accepted the connection. */
+  readonly accepted: boolean;
+  /** What it says of itself first; null if it did not. */
+  readonly greeting: ServerInfo | null;
+  /** Why it failed; null where nothing was said. */
+  readonly failure: Error | null;
+}
+
+/** No server could be connected to. */
+export class DialError extends Error {
+  override readonly name = "DialError";
+  readonly attempts: readonly Attempt[];
+
+  constructor(attempts: readonly Attempt[], cause: unknown) {
+    super("no server could be connected to", { cause });
+    this.attempts = attempts;
+  }
+}
+
 /** A connection's bytes. */
-export class Transport extends NodeTransport {
+export class Transport extends NodeTransport implements Attempt {
+  server = "";
+  accepted = false;
+  greeting: ServerInfo | null = null;
+  failure: Error | null = null;
   #replies: ReplyReader | null = null;
 
   override connect(server: Server, options: ConnectionOptions): Promise<void> {
     (options as TrackedOptions).transports.add(this);
+    this.server = `${server.tlsName || server.hostname}:${server.port}`;
     return super.connect(server, options);
+  }
+
+  override async dial(server: { hostname: string; port: number }): Promise<Socket> {
+    const socket = await super.dial(server);
+    this.accepted = true;
+    return socket;
+  }
+
+  override async peekInfo(): Promise<ServerInfo> {
+    this.greeting = await super.peekInfo();
+    return this.greeting;
+  }
+
+  /** Told why where the dial failed. */
+  override close(error?: Error): Promise<void> {
+    this.failure ??= error ?? null;
+    return super.close(error);
   }
 
   override setupHandlers(): void {
@@ -53,7 +100,11 @@ export class Transport extends NodeTransport {
   }
 }
 
-/** Connects as the library does, and leaves nothing behind when that fails. */
+/**
+ * Connects as the library does, and leaves nothing behind when that fails.
+ *
+ * @throws {DialError}
+ */
 export async function dial(
   options: ConnectionOptions,
 ): Promise<{ nc: NatsConnectionImpl; transport: Transport }> {
@@ -67,6 +118,6 @@ export async function dial(
     return { nc, transport };
   } catch (error) {
     for (const transport of transports) transport.discard();
-    throw error;
+    throw new DialError([...transports], error);
   }
 }

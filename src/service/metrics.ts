@@ -19,6 +19,8 @@ export interface MetricSources {
     readonly waiters: number;
     readonly coordinatorUp: boolean;
     readonly renewOverdueMs: number;
+    /** The checks of `--check`. */
+    readonly checks: readonly { readonly name: string; readonly ok: boolean }[];
   };
 }
 
@@ -131,6 +133,7 @@ export class Metrics {
       "How long ago the renewal was due that has waited longest for its acknowledgement",
       () => this.#now.renewOverdueMs / 1_000,
     );
+    this.#addChecks();
     const info = new Gauge({
       name: "zit_agent_build_info",
       help: "1; the labels tell what runs",
@@ -138,6 +141,21 @@ export class Metrics {
       registers: [this.#registry],
     });
     info.set({ version, bun: Bun.version, node }, 1);
+  }
+
+  /** What `--check` says: a state, which shows whether or not anybody asks for a guard. */
+  #addChecks(): void {
+    const now = () => this.#now.checks;
+    new Gauge({
+      name: "zit_agent_check_failing",
+      help: "1 while the check of `agent --check` fails, else 0",
+      labelNames: ["check"],
+      registers: [this.#registry],
+      collect() {
+        this.reset();
+        for (const { name, ok } of now()) this.set({ check: name }, Number(!ok));
+      },
+    });
   }
 
   /** The usual names, by the kernel's figures: the runtime's own heap figures mislead under Bun. */

@@ -171,8 +171,10 @@ describe("failover", () => {
     await using second = await start("alpha");
     second.makeStore("one");
     const client = await second.client();
-    const { kind } = await refusal(client.call("guard", { store: "one" }));
+    const { kind, error } = await refusal(client.call("guard", { store: "one" }));
     expect(kind).toBe("not_holder");
+    expect(error.message).toContain("another agent that calls itself alpha, too, holds it");
+    expect(error.message).not.toContain("send the write there");
     const status = await until("the name is found twice", async () => {
       const now = await client.call("status", {});
       return now.checks.some(({ name, ok }) => name === "duplicate_node" && !ok) && now;

@@ -189,14 +189,14 @@ describe("NatsCoordinator over TLS", () => {
       urls: [server.url],
       credentials: { tlsCa, ...clientFiles() },
     });
-    expect((await subject.problem("connection")).message).toMatch(/certificate|verif/i);
+    expect((await subject.problem("tls")).message).toMatch(/certificate|verif/i);
     expect(subject.nats.stats().connected).toBe(false);
   }, TEST_MS);
 
   test("does not talk in the clear when the URL says tls", async () => {
     await using clear = await NatsServer.start();
     await using subject = Subject.start({ urls: [clear.url.replace("nats:", "tls:")] });
-    expect((await subject.problem("connection")).message).toContain("tls");
+    expect((await subject.problem("tls")).message).toContain("tls");
     expect(subject.nats.stats().connected).toBe(false);
   }, TEST_MS);
 });

@@ -48,26 +48,51 @@ describe("NatsCoordinator in an outage", () => {
     value(await subject.put("s", 0));
   }, TEST_MS);
 
-  test("an outage is told again that follows the last one before any inspection", async () => {
+  test("an outage is told again where anything was answered since the last one", async () => {
     await using server = await NatsServer.start();
     await using subject = await Subject.connect({ urls: [server.url] });
     const { told } = subject;
     const lost = () => told.problems.filter(({ message }) => /answer pings/.test(message)).length;
     server.freeze();
     await until("it is told", () => lost() === 1);
-    // Frozen again in the very turn in which it is told to be up.
-    const heard = told.onConnection.bind(told);
-    told.onConnection = (connected) => {
-      heard(connected);
-      if (connected) server.freeze();
-    };
     server.thaw();
+    await until("it is over", () => told.ready.length === 2);
+    server.freeze();
     await until("it is told again", () => lost() === 2);
     expect(told.connections).toEqual([true, false, true, false]);
     expect(subject.nats.problem).not.toBeNull();
-    told.onConnection = heard;
     server.thaw();
     await subject.connected();
+  }, TEST_MS);
+
+  test("an outage is not over for a connection on which nothing is answered", async () => {
+    await using server = await NatsServer.start();
+    await using subject = await Subject.connect({ urls: [server.url] });
+    const { told } = subject;
+    server.freeze();
+    await subject.disconnected();
+    // Frozen again in the very turn in which it is connected.
+    let again = 0;
+    const heard = told.onConnection.bind(told);
+    told.onConnection = (connected) => {
+      heard(connected);
+      if (!connected) return;
+      server.freeze();
+      again++;
+    };
+    const problems = told.problems.length;
+    server.thaw();
+    await until("it was connected, and is not any more", () => told.connections.length === 4);
+    expect(again).toBe(1);
+    expect(told.ready).toHaveLength(1);
+    expect(subject.nats.problem).not.toBeNull();
+    expect(subject.nats.stats().ready).toBe(false);
+    // In other words by now, perhaps, but no news.
+    expect(told.news.slice(problems)).not.toContain(true);
+    told.onConnection = heard;
+    server.thaw();
+    await until("it is over", () => told.ready.length === 2);
+    expect(subject.nats.problem).toBeNull();
   }, TEST_MS);
 
   test("a write given up on can land later, and its acknowledgement is dropped", async () => {

@@ -1,5 +1,6 @@
 /** The log's lines, for people, machines and the journal; and what becomes of repeats. */
 import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
 import { closeSync, fstatSync, openSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { isJournal, type Log, openLog } from "../../src/service/log.ts";
@@ -108,27 +109,83 @@ describe("QuietLog", () => {
     return { lines, log };
   }
 
+  const problem = (quiet: QuietLog, message: string) =>
+    quiet.event("error", "problem", { check: "coordinator", message });
+  const over = (quiet: QuietLog) => quiet.event("info", "problem_over", { check: "coordinator" });
+
   test("tells a repeat a few times, then counts it; other stores and debug are told", () => {
     const { lines, log } = recording();
     const quiet = new QuietLog(log);
     for (let i = 0; i < 100; i++) quiet.event("warn", "lost", { store: "one" });
     for (let i = 0; i < 100; i++) quiet.event("warn", "lost", { store: `s${i}` });
     for (let i = 0; i < 100; i++) quiet.event("debug", "renewed", { store: "one" });
-    quiet.close();
-    expect(lines.filter((line) => line.includes('"one"') && line.startsWith("warn lost")).length)
-      .toBe(5);
+    const told = () => lines.filter((line) => line.startsWith("warn") && line.includes('"one"'));
+    expect(told().length).toBe(5);
     expect(lines.filter((line) => /warn lost.*"s\d+"/.test(line)).length).toBe(100);
     expect(lines.filter((line) => line.startsWith("debug")).length).toBe(100);
-    expect(lines.at(-1)).toBe('warn repeated {"of":"lost","about":"one","times":95}');
+    // What the log says is true as it is.
+    quiet.settle();
+    expect(told().length).toBe(5);
+    quiet.close();
+    expect(told().length).toBe(6);
+    expect(told().at(-1)).toMatch(/^warn lost \{"store":"one","at":"[^"]+Z","repeated":95\}$/);
+  });
+
+  test("tells the first line of each new reason, and not a storm of them", () => {
+    const { lines, log } = recording();
+    const quiet = new QuietLog(log);
+    for (let i = 0; i < 20; i++) problem(quiet, "refused");
+    problem(quiet, "the password is wrong");
+    expect(lines).toHaveLength(6);
+    expect(lines.at(-1)).toContain('"the password is wrong","repeated":15');
+    for (let i = 0; i < 1_000; i++) problem(quiet, `a number that was put into it: ${i}`);
+    expect(lines.length).toBeLessThan(20);
+    quiet.settle();
+    expect(lines.at(-1)).toContain("into it: 999");
+    quiet.close();
+  });
+
+  test("a check and a store of one name are two things", () => {
+    const { lines, log } = recording();
+    const quiet = new QuietLog(log);
+    problem(quiet, "down");
+    for (let i = 0; i < 9; i++) quiet.event("info", "acquired", { store: "coordinator" });
+    const before = lines.length;
+    quiet.settle();
+    expect(lines.length).toBe(before);
+    over(quiet);
+    expect(lines.at(-1)).toBe('info problem_over {"check":"coordinator"}');
+    quiet.close();
+  });
+
+  test("what it said last of a thing is true once it has settled, and it stays short", () => {
+    const what = fc.constantFrom("over", "refused", "wrong password", "settle");
+    fc.assert(fc.property(fc.array(what, { maxLength: 300 }), (happens) => {
+      const { lines, log } = recording();
+      const quiet = new QuietLog(log, { windowMs: 3_600_000, settleMs: 1_000 });
+      let truth = "";
+      for (const each of [...happens, "settle"]) {
+        if (each === "over") over(quiet);
+        else if (each !== "settle") problem(quiet, each);
+        else {
+          quiet.settle();
+          expect(lines.at(-1) ?? "").toContain(truth);
+        }
+        if (each !== "settle") truth = each;
+      }
+      const settles = happens.filter((each) => each === "settle").length + 1;
+      expect(lines.length).toBeLessThanOrEqual(3 * 5 + settles);
+      quiet.close();
+    }));
   });
 
   test("begins anew after a while", async () => {
     const { lines, log } = recording();
-    const quiet = new QuietLog(log, 20);
-    for (let i = 0; i < 6; i++) quiet.event("error", "problem", { check: "coordinator" });
-    await until("it told the count", () => lines.some((line) => line.startsWith("warn repeated")));
+    const quiet = new QuietLog(log, { windowMs: 20, settleMs: 10 });
+    for (let i = 0; i < 6; i++) problem(quiet, "down");
+    await until("it told the count", () => lines.some((line) => line.includes("repeated")));
     const before = lines.length;
-    quiet.event("error", "problem", { check: "coordinator" });
+    problem(quiet, "down");
     expect(lines.length).toBe(before + 1);
     quiet.close();
   });

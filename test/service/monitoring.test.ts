@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { Admin } from "../support/admin.ts";
 import { freePort, NatsServer } from "../support/nats.ts";
 import { RealAgent, refusal } from "../support/real_agent.ts";
 import { tempDir } from "../support/temp_dir.ts";
@@ -92,7 +93,9 @@ describe("/metrics", () => {
     const contract = ["leases_held gauge", "guard_total{outcome} counter", "waiters gauge"]
       .concat("guard_seconds histogram", "renew_seconds histogram", "renew_overdue_seconds gauge")
       .concat("coordinator_up gauge", "lost_total{reason} counter", "grants_active gauge")
-      .concat("unguarded_total counter", "build_info{version,bun,node} gauge");
+      .concat("unguarded_total counter", "build_info{version,bun,node} gauge")
+      // Ours.
+      .concat("check_failing{check} gauge");
     expect(exposed.filter((each) => each.startsWith("zit_")).toSorted())
       .toEqual(contract.map((each) => `zit_agent_${each}`).toSorted());
   });
@@ -131,6 +134,21 @@ describe("/metrics", () => {
     },
     40_000,
   );
+
+  test("a bucket that contradicts the agent is seen while nobody asks for a guard", async () => {
+    await using own = await NatsServer.start();
+    const { agent, metric } = await monitored(own.url);
+    await using _ = agent;
+    const failing = (check: string) => metric(`zit_agent_check_failing{check="${check}"}`);
+    expect([await failing("bucket"), await failing("server_version")]).toEqual([0, 0]);
+    await using admin = await Admin.connect(own.url);
+    await admin.jsm.streams.update("KV_leases", { max_age: 5e9 });
+    await until("it is seen", async () => await failing("bucket") === 1);
+    expect(await failing("coordinator")).toBe(0);
+    await admin.jsm.streams.update("KV_leases", { max_age: 3e9 });
+    await until("it is over", async () => await failing("bucket") === 0);
+    expect(await metric('zit_agent_guard_total{outcome="misconfigured"}')).toBe(0);
+  }, 40_000);
 
   test("a page that cannot be served is told: exit 73", async () => {
     const port = await freePort();

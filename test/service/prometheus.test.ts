@@ -3,7 +3,7 @@
  * alert rules is asked there, and has to bring what panel and alert are made of.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { freePort, NatsServer } from "../support/nats.ts";
 import { RealAgent, refusal } from "../support/real_agent.ts";
@@ -120,9 +120,10 @@ async function guardAlways(): Promise<void> {
   }
 }
 
-/** What some panels and alerts are about: refusals, a lost lease, an epoch that is too low. */
+/** What some panels and alerts are about: a check that fails, refusals, a lost lease, an epoch that is too low. */
 async function thingsGoWrong(): Promise<void> {
-  const [alpha] = agents;
+  const [alpha, beta] = agents;
+  rmSync(join(beta.state, "lock"));
   const client = await alpha.client();
   for (let i = 0; i < 8; i++) {
     alpha.makeStore(`kept-${i}`);
@@ -255,7 +256,7 @@ describe("the alert rules", () => {
 
   test("what went wrong is told, and nothing else", async () => {
     const told = ["ZitLeasesLost", "ZitLimitReached", "ZitStaleEpoch", "ZitUnguardedWrites"]
-      .concat("ZitDuplicateNode");
+      .concat("ZitDuplicateNode", "ZitCheckFails");
     const active = async () =>
       (await rules()).filter(({ state }) => state !== "inactive").map(({ name }) => name);
     await until("each is told", async () => {

@@ -11,10 +11,16 @@ export interface Certificate {
   readonly key: string;
 }
 
+/** From when until when, in milliseconds from now. */
+export interface Validity {
+  readonly fromMs: number;
+  readonly untilMs: number;
+}
+
 /** A certificate that signs others. */
 export interface Authority extends Certificate {
-  /** Issues a certificate for 127.0.0.1, for servers and clients. */
-  issue(commonName: string): Certificate;
+  /** Issues a certificate for 127.0.0.1, for servers and clients; valid for a day before and after. */
+  issue(commonName: string, validity?: Validity): Certificate;
 }
 
 const SEQUENCE = 0x30;
@@ -29,10 +35,16 @@ export function makeAuthority(commonName: string): Authority {
   return {
     cert,
     key: pemKey(privateKey),
-    issue(subject) {
+    issue(subject, validity) {
       const pair = generateKeyPairSync("ec", { namedCurve: "P-256" });
       return {
-        cert: certify({ commonName: subject, publicKey: pair.publicKey, signer, authority: false }),
+        cert: certify({
+          commonName: subject,
+          publicKey: pair.publicKey,
+          signer,
+          authority: false,
+          validity,
+        }),
         key: pemKey(pair.privateKey),
       };
     },
@@ -44,12 +56,15 @@ interface Request {
   readonly publicKey: KeyObject;
   readonly signer: { readonly name: Buffer; readonly key: KeyObject };
   readonly authority: boolean;
+  readonly validity?: Validity;
 }
 
-function certify({ commonName, publicKey, signer, authority }: Request): string {
+function certify(request: Request): string {
+  const { commonName, publicKey, signer, authority } = request;
+  const { fromMs, untilMs } = request.validity ?? { fromMs: -DAY_MS, untilMs: DAY_MS };
   const version3 = tlv(0xa0, integer(Buffer.from([2])));
   const serial = integer(Buffer.concat([Buffer.from([1]), randomBytes(8)]));
-  const validity = tlv(SEQUENCE, time(Date.now() - DAY_MS), time(Date.now() + DAY_MS));
+  const validity = tlv(SEQUENCE, time(Date.now() + fromMs), time(Date.now() + untilMs));
   const spki = publicKey.export({ type: "spki", format: "der" });
   const basic = extension("2.5.29.19", tlv(SEQUENCE, ...(authority ? [boolean(true)] : [])), true);
   // An IP address (context tag 7) in the subject's alternative names.

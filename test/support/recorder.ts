@@ -16,6 +16,8 @@ export class Recorder implements NatsListener {
   readonly connections: boolean[] = [];
   readonly ready: ReadyFacts[] = [];
   readonly problems: Problem[] = [];
+  /** Whether each of the problems was news. */
+  readonly news: boolean[] = [];
   readonly drifts: (Drift | null)[] = [];
   readonly denials: (Finding | null)[] = [];
   /** How often a bucket was found to be another one. */
@@ -31,8 +33,9 @@ export class Recorder implements NatsListener {
   onReady(facts: ReadyFacts): void {
     this.ready.push(facts);
   }
-  onProblem(problem: Problem): void {
+  onProblem(problem: Problem, news: boolean): void {
     this.problems.push(problem);
+    this.news.push(news);
   }
   onDrift(fault: Drift | null): void {
     this.drifts.push(fault);

@@ -1,0 +1,62 @@
+/** When an inspection that hangs is made anew. */
+import { expect, test } from "bun:test";
+import type { Inspection } from "../../src/nats/buckets.ts";
+import { Lookout } from "../../src/nats/lookout.ts";
+import type { Session } from "../../src/nats/session.ts";
+import { Recorder } from "../support/recorder.ts";
+import { plainTimers } from "../support/plain_clock.ts";
+import { Pause } from "../../src/nats/pause.ts";
+
+function setUp() {
+  let nowMs = 0;
+  const clock = { bootMs: () => nowMs, wallMs: () => nowMs };
+  const options = { clock, timers: plainTimers, bucket: "leases" };
+  const identity = { urls: ["nats://x"], node: "a", incarnation: "i", address: null };
+  let answered = 0;
+  const lookout = new Lookout({ ...options, ...identity }, new Recorder(), {
+    pause: new Pause(options, 1_000),
+    onAnswered: () => answered++,
+  });
+  const hanging = Promise.withResolvers<Inspection>();
+  const session = { inspect: () => hanging.promise } as unknown as Session;
+  const look = lookout.inspect(session, undefined);
+  let result: Inspection | null | undefined;
+  void look.then((value) => (result = value));
+  return {
+    lookout,
+    hanging,
+    answered: () => answered,
+    /** What the look came to by now; undefined: it goes on. */
+    result: async () => (await Promise.resolve(), await Promise.resolve(), result),
+    after: (ms: number) => void (nowMs += ms),
+  };
+}
+
+test("inspect() is made anew when requests are answered again that were not", async () => {
+  const { lookout, result, after, answered } = setUp();
+  after(1_500);
+  lookout.onTrouble();
+  lookout.onAnswer("$KV.leases.one", false); // an error is no answer
+  expect(await result()).toBeUndefined();
+  lookout.onAnswer("$KV.leases.one", true);
+  expect(await result()).toBeNull();
+  expect(answered()).toBe(1);
+});
+
+test("inspect() goes on while nothing tells that its question was lost", async () => {
+  const { lookout, result, after, hanging } = setUp();
+  after(1_500);
+  lookout.onAnswer("$KV.leases.one", true); // as all before it
+  expect(await result()).toBeUndefined();
+  const inspection = { ttlMs: 1 } as Inspection;
+  hanging.resolve(inspection);
+  expect(await result()).toBe(inspection);
+});
+
+test("inspect() is given the time that an answer takes", async () => {
+  const { lookout, result, after } = setUp();
+  after(500);
+  lookout.onTrouble();
+  lookout.onAnswer("$KV.leases.one", true);
+  expect(await result()).toBeUndefined();
+});
