@@ -27,6 +27,8 @@ class Scale {
   readonly #size: number;
   /** Guards of an idle agent on an idle server, in microseconds. */
   #idle: number[] = [];
+  /** Memory of that agent, in MiB. */
+  #idleMib = 0;
 
   constructor(size: number) {
     this.#size = size;
@@ -35,7 +37,7 @@ class Scale {
   async run(): Promise<void> {
     {
       await using server = await NatsServer.start();
-      this.#idle = await idleTimes(server.url);
+      await this.#measureIdle(server.url);
       await this.#agent(server);
     }
     await using server = await NatsServer.start();
@@ -77,6 +79,13 @@ class Scale {
     await this.#holding(agent, client, server);
   }
 
+  async #measureIdle(url: string): Promise<void> {
+    await using agent = await RealAgent.start({ node: "idle", nats: url });
+    this.#idle = await guardTimes(agent);
+    this.#idleMib = memoryMib(agent.pid);
+    await agent.end("SIGTERM");
+  }
+
   get #idle99(): number {
     return quantile(this.#idle, 0.99);
   }
@@ -96,7 +105,7 @@ class Scale {
     }
     this.#print("guard_while_holding_p99", quantile(guards, 0.99), "us", this.#idle99);
     this.#print("guard_while_holding_p50", quantile(guards, 0.5), "us", quantile(this.#idle, 0.5));
-    this.#print("memory_holding", memoryMib(agent.pid), "MiB");
+    this.#print("memory_holding", memoryMib(agent.pid), "MiB", this.#idleMib);
     this.#print("memory_server", memoryMib(server.pid), "MiB");
     const { counts } = await client.call("status", {});
     const lost = agent.log().filter(({ event }) => event === "lost").length;
@@ -134,13 +143,6 @@ class Scale {
     this.#print("bare_renewals", renewals / seconds, "1/s", this.#size / (TTL_MS / 3_000));
     await bare.exited;
   }
-}
-
-async function idleTimes(url: string): Promise<number[]> {
-  await using agent = await RealAgent.start({ node: "idle", nats: url });
-  const times = await guardTimes(agent);
-  await agent.end("SIGTERM");
-  return times;
 }
 
 async function guardTimes(agent: RealAgent, rounds = GUARDS): Promise<number[]> {

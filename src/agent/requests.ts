@@ -2,6 +2,7 @@
  * The requests and grants of clients: who asked for what, who holds which token.
  * @module
  */
+import { PassingMap } from "../lease/passing_map.ts";
 import type { Slot } from "./slot.ts";
 import type { Answer, Client, Granted, GuardParams, Verified } from "./types.ts";
 
@@ -26,11 +27,11 @@ export interface VerifyEntry {
 
 /** Everything clients are waiting for or hold. */
 export class Requests {
-  readonly guards = new Map<number, GuardEntry>();
-  readonly verifies = new Map<number, VerifyEntry>();
-  readonly questions = new Map<number, (held: boolean) => void>();
-  readonly #byToken = new Map<string, GuardEntry>();
-  readonly #byClient = new Map<number, Set<number>>();
+  readonly guards = new PassingMap<number, GuardEntry>();
+  readonly verifies = new PassingMap<number, VerifyEntry>();
+  readonly questions = new PassingMap<number, (held: boolean) => void>();
+  readonly #byToken = new PassingMap<string, GuardEntry>();
+  readonly #byClient = new PassingMap<number, Set<number>>();
   #lastId = 0;
   #granted = 0;
 

@@ -4,6 +4,7 @@
  * @module
  */
 import type { LeaseContext } from "../lease/state.ts";
+import { PassingMap } from "../lease/passing_map.ts";
 import type { Standing } from "../lease/store.ts";
 import { renewalDueMs } from "../lease/timing.ts";
 import { Nearest } from "./nearest.ts";
@@ -17,7 +18,7 @@ export class Tally {
   readonly nearest = new Nearest();
   readonly #counts: Record<Standing, number> = { held: 0, waiting: 0, foreign: 0, none: 0 };
   /** Stores whose renewal is due and not acknowledged. */
-  readonly #late = new Set<Slot>();
+  readonly #late = new PassingMap<Slot, null>();
 
   /** An event of the store was handled. */
   note(slot: Slot, nowMs: number, context: LeaseContext): void {
@@ -31,7 +32,7 @@ export class Tally {
     const late = overdueMs(slot, nowMs, context) >= 0;
     if (late === slot.late) return;
     slot.late = late;
-    if (late) this.#late.add(slot);
+    if (late) this.#late.set(slot, null);
     else this.#late.delete(slot);
   }
 
@@ -59,7 +60,7 @@ export class Tally {
 
   /** How long the renewal that has waited longest is due, in milliseconds, among those noted. */
   overdueMs(nowMs: number, context: LeaseContext): number {
-    return Tally.overdueMs(this.#late, nowMs, context);
+    return Tally.overdueMs(this.#late.keys(), nowMs, context);
   }
 
   /** The same among these stores. */

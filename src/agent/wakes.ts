@@ -7,6 +7,7 @@
  * instead of one each.
  * @module
  */
+import { PassingMap } from "../lease/passing_map.ts";
 
 /** The grid, in milliseconds: fine enough that no deadline or renewal notices. */
 const GRID_MS = 5;
@@ -24,7 +25,7 @@ export interface Sleeper {
 /** Wakes, the earliest first. */
 export class Wakes<T extends Sleeper> {
   /** Who was to be woken at a time; those whose wake was set anew since are passed over. */
-  readonly #due = new Map<number, T[]>();
+  readonly #due = new PassingMap<number, T[]>();
   /** The times in `#due`, as a binary heap. */
   readonly #times: number[] = [];
 

@@ -216,7 +216,7 @@ function readEpoch(path: string): number {
   let fd: number | null = null;
   try {
     fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
-    const bytes = new Uint8Array(MAX_LINE_BYTES);
+    const bytes = Buffer.alloc(MAX_LINE_BYTES);
     const length = readSync(fd, bytes, 0, bytes.length, 0);
     return parseFence(bytes.subarray(0, length))?.epoch ?? 0;
   } catch {

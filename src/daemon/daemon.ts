@@ -25,6 +25,7 @@ import type { Monitoring } from "./monitoring.ts";
 import { openSocket, type Surface } from "./surface.ts";
 import { statusOf } from "./status.ts";
 import { readStoresFile } from "./stores_file.ts";
+import { tokenSource } from "./tokens.ts";
 
 /** EX_CONFIG: the setup contradicts itself. */
 const EXIT_CONFIG = 78;
@@ -196,7 +197,7 @@ function join(
     coordinator: backend.coordinator,
     locks,
     memory,
-    newToken: () => randomBytes(16).toString("base64url"),
+    newToken: tokenSource(),
     observer,
     onLeft: (left) => leftovers.expect(left),
   });

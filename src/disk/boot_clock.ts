@@ -2,6 +2,7 @@
  * The machine's clocks and timers.
  * @module
  */
+import { PassingMap } from "../lease/passing_map.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import { bootTimeMs } from "../sys/boot_time.ts";
 
@@ -47,7 +48,7 @@ interface Pending {
  */
 export class SystemTimers implements Timers {
   readonly #clocks: TimerClocks;
-  readonly #pending = new Set<Pending>();
+  readonly #pending = new PassingMap<Pending, null>();
   #check: ReturnType<typeof setInterval> | null = null;
   /** How far the two clocks are apart: grows with each suspend. */
   #apartMs = 0;
@@ -64,7 +65,7 @@ export class SystemTimers implements Timers {
     };
     const dueBootMs = this.#clocks.bootMs() + ms;
     const timer: Pending = { dueBootMs, handle: setTimeout(fire, ms), fire };
-    this.#pending.add(timer);
+    this.#pending.set(timer, null);
     this.#watch();
     return () => {
       this.#forget(timer);
@@ -91,7 +92,7 @@ export class SystemTimers implements Timers {
     this.#apartMs = apartMs;
     if (suspended) {
       // A timer may set or cancel others: those are looked at again as they are, not as they were.
-      for (const timer of [...this.#pending]) if (timer.dueBootMs <= bootMs) timer.fire();
+      for (const timer of [...this.#pending.keys()]) if (timer.dueBootMs <= bootMs) timer.fire();
     }
     if (this.#pending.size > 0 || !this.#check) return;
     clearInterval(this.#check);

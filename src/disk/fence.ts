@@ -26,44 +26,39 @@ export const SECTOR_BYTES = 512;
 /** As much of a lock file as is ever read, and the longest line that is written. */
 export const MAX_LINE_BYTES = 4_096;
 
-const decoder = new TextDecoder();
-
 const NEWLINE = 0x0a;
-const SPACE = 0x20;
 
 /** A complete epoch: followed by what ends a member, so that a cut number does not pass as a lower one. */
 const EPOCH = /"epoch"\s*:\s*(\d{1,16})\s*[,}]/g;
 
 /**
- * The bytes of a lock file that says `fence`: one line, padded; null when it would be longer than
- * {@linkcode MAX_LINE_BYTES}.
+ * Puts the bytes of a lock file that says `fence` at the beginning of `into`: one line, padded.
+ * Returns how many they are; 0 when it would be longer than {@linkcode MAX_LINE_BYTES}, which `into`
+ * has room for.
  */
-export function formatFence(fence: Fence): Uint8Array | null {
+export function formatFence(fence: Fence, into: Buffer): number {
   const { store, node, incarnation, epoch, pid, at } = fence;
   // Named one by one: in the contract's order, and nothing else that the object may carry.
-  const line = Buffer.from(JSON.stringify({ store, node, incarnation, epoch, pid, at }));
-  const length = Math.ceil((line.byteLength + 1) / SECTOR_BYTES) * SECTOR_BYTES;
-  if (length > MAX_LINE_BYTES) return null;
-  const block = new Uint8Array(length).fill(SPACE);
-  block.set(line);
-  block[length - 1] = NEWLINE;
-  return block;
+  const line = JSON.stringify({ store, node, incarnation, epoch, pid, at });
+  const bytes = Buffer.byteLength(line);
+  const length = Math.ceil((bytes + 1) / SECTOR_BYTES) * SECTOR_BYTES;
+  if (length > MAX_LINE_BYTES) return 0;
+  return into.write(line + " ".repeat(length - 1 - bytes) + "\n");
 }
 
-/** The bytes of a lock file that says nothing yet, but has the room for a line. */
-export function blankFence(): Uint8Array {
-  const block = new Uint8Array(SECTOR_BYTES).fill(SPACE);
-  block[SECTOR_BYTES - 1] = NEWLINE;
-  return block;
+/** The bytes of a lock file that says nothing yet, but has the room for a line; returns how many. */
+export function formatBlank(into: Buffer): number {
+  return into.write(" ".repeat(SECTOR_BYTES - 1) + "\n");
 }
 
 /** What a lock file's first bytes say; null when they show no epoch. Never throws. */
-export function parseFence(bytes: Uint8Array): Fence | null {
-  return parseWholeFence(bytes) ?? salvage(firstLine(bytes));
+export function parseFence(bytes: Buffer): Fence | null {
+  const line = firstLine(bytes);
+  return fenceOf(parseObject(line)) ?? salvage(line);
 }
 
 /** The same, but null for a line that is not whole: of which nothing but an epoch could be believed. */
-export function parseWholeFence(bytes: Uint8Array): Fence | null {
+export function parseWholeFence(bytes: Buffer): Fence | null {
   return fenceOf(parseObject(firstLine(bytes)));
 }
 
@@ -71,15 +66,15 @@ export function parseWholeFence(bytes: Uint8Array): Fence | null {
 const BEGINNING = '{"store":"';
 
 /** Whether the file holds something that is neither a fence nor what may be left of one. */
-export function isForeign(bytes: Uint8Array): boolean {
+export function isForeign(bytes: Buffer): boolean {
   if (bytes.byteLength === 0 || parseFence(bytes) !== null) return false;
-  const text = decoder.decode(bytes).replaceAll("\0", " ").trim();
+  const text = bytes.toString("utf8").replaceAll("\0", " ").trim();
   return !text.startsWith(BEGINNING) && !BEGINNING.startsWith(text);
 }
 
-function firstLine(bytes: Uint8Array): string {
+function firstLine(bytes: Buffer): string {
   const end = bytes.indexOf(NEWLINE);
-  return decoder.decode(end < 0 ? bytes : bytes.subarray(0, end)).trim();
+  return bytes.toString("utf8", 0, end < 0 ? bytes.byteLength : end).trim();
 }
 
 function parseObject(line: string): Record<string, unknown> | null {

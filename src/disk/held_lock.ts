@@ -2,19 +2,20 @@
  * A locked file.
  * @module
  */
-import { closeSync, ftruncateSync, readSync, writeSync } from "node:fs";
+import { closeSync, ftruncateSync } from "node:fs";
 import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
 import { reasonOf } from "../sys/errno.ts";
+import { FileBuffer, isNamedBy } from "../sys/file.ts";
 import { tryFlock } from "../sys/flock.ts";
 import {
-  blankFence,
+  formatBlank,
   formatFence,
   isForeign,
   MAX_LINE_BYTES,
   parseFence,
   parseWholeFence,
 } from "./fence.ts";
-import { names, type OpenFile } from "./open_lock_file.ts";
+import type { OpenFile } from "./open_lock_file.ts";
 
 /**
  * Holds the lock on `file` until closed. It is never closed by the garbage collector: forgetting a
@@ -43,15 +44,17 @@ export class FlockHeldLock implements HeldLock {
   current(): boolean {
     if (this.#closed) return false;
     try {
-      return names(this.path, this.#file);
+      return isNamedBy(this.path, this.#file);
     } catch {
       return false; // a directory above it cannot be searched any more: nobody can say it is the one
     }
   }
 
   handOver(): HeldLock | null {
-    if (this.passed || !this.current() || isForeign(view(this.fd))) return null;
-    const next = new FlockHeldLock(this.path, this.#file, readFence(this.fd));
+    if (this.passed || !this.current()) return null;
+    const said = readLine(this.fd);
+    if (said.foreign) return null;
+    const next = new FlockHeldLock(this.path, this.#file, said.fence);
     next.#size = this.#size;
     next.handOvers = this.handOvers + 1;
     this.#closed = true;
@@ -59,30 +62,32 @@ export class FlockHeldLock implements HeldLock {
   }
 
   writeFence(fence: Fence): string | null {
-    const block = formatFence(fence);
-    if (block !== null) return this.#write(fence.store, block, true);
+    const length = formatFence(fence, draft.bytes);
+    if (length > 0) return this.#write(fence.store, length, true);
     return `${this.#cannotWrite(fence.store)}: it is longer than ${MAX_LINE_BYTES} bytes; ` +
       "shorten the node name";
   }
 
   rewrite(store: string): string | null {
     try {
-      const said = Uint8Array.from(view(this.fd));
-      return this.#write(store, said.byteLength > 0 ? said : blankFence(), false);
+      const said = view(this.fd).copy(draft.bytes);
+      return this.#write(store, said > 0 ? said : formatBlank(draft.bytes), false);
     } catch (error) {
       return `Cannot read ${this.path} of store ${store}: ${reasonOf(error)}; mend the disk`;
     }
   }
 
-  #write(store: string, block: Uint8Array, isAll: boolean): string | null {
+  /** Writes the draft's first `length` bytes; with `isAll` the file ends after them. */
+  #write(store: string, length: number, isAll: boolean): string | null {
     const cannot = this.#cannotWrite(store);
     // The number may name another file by now.
     if (this.#closed) return `${cannot}: the lock was given back`;
     try {
-      const written = writeSync(this.fd, block, 0, block.byteLength, 0);
-      if (written !== block.byteLength) return `${cannot}: the disk is full; free some space`;
-      if (isAll && this.#size > block.byteLength) ftruncateSync(this.fd, block.byteLength);
-      this.#size = isAll ? block.byteLength : Math.max(this.#size, block.byteLength);
+      if (draft.writeTo(this.fd, length) !== length) {
+        return `${cannot}: the disk is full; free some space`;
+      }
+      if (isAll && this.#size > length) ftruncateSync(this.fd, length);
+      this.#size = isAll ? length : Math.max(this.#size, length);
       return null;
     } catch (error) {
       return `${cannot}: ${reasonOf(error)}; free some space or mend the disk`;
@@ -111,17 +116,20 @@ export type Unfit = { readonly kind: "moved" } | { readonly kind: "foreign" };
  */
 export function lockOpenFile(path: string, file: OpenFile): HeldLock | LockFailure | Unfit {
   if (!tryFlock(file.fd)) return { kind: "busy", fence: peekFence(file.fd) };
-  if (!names(path, file)) return { kind: "moved" };
-  if (isForeign(view(file.fd))) return { kind: "foreign" };
-  return new FlockHeldLock(path, file, readFence(file.fd));
+  if (!isNamedBy(path, file)) return { kind: "moved" };
+  const { fence, foreign } = readLine(file.fd);
+  return foreign ? { kind: "foreign" } : new FlockHeldLock(path, file, fence);
 }
 
-/** For reads of which nothing is kept. */
-const buffer = Buffer.alloc(MAX_LINE_BYTES);
+/** For reads of which nothing is kept, and for what is written at once. */
+const found = new FileBuffer(MAX_LINE_BYTES);
+const draft = new FileBuffer(MAX_LINE_BYTES);
 
-/** What the file says, read by whoever has it locked. */
-function readFence(fd: number): Fence | null {
-  return parseFence(view(fd));
+/** What the file says, read by whoever has it locked; `foreign` where it is no lock file of ours. */
+function readLine(fd: number): { fence: Fence | null; foreign: boolean } {
+  const bytes = view(fd);
+  const fence = parseFence(bytes);
+  return { fence, foreign: fence === null && isForeign(bytes) };
 }
 
 /**
@@ -139,5 +147,5 @@ function peekFence(fd: number): Fence | null {
 
 /** The file's first bytes, good until the next read. */
 function view(fd: number): Buffer {
-  return buffer.subarray(0, readSync(fd, buffer, 0, MAX_LINE_BYTES, 0));
+  return found.bytes.subarray(0, found.readFrom(fd));
 }

@@ -32,9 +32,10 @@ export function parseLockPath(template: string): LockPath {
   if (!absolute.includes(PLACEHOLDER)) {
     throw new RangeError(`${cannot} loses ${PLACEHOLDER} to a ".." after it; write it without`);
   }
+  const around = absolute.split(PLACEHOLDER);
   return function lockPath(store) {
     // A code is a safe relative path; anything else is a fault of the caller, and could lead anywhere.
     if (!isStoreCode(store)) throw new RangeError(`Not a store code: ${JSON.stringify(store)}`);
-    return absolute.replaceAll(PLACEHOLDER, () => store);
+    return around.join(store);
   };
 }

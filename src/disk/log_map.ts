@@ -6,6 +6,7 @@
  * `{"key":K}` (deleted).
  * @module
  */
+import { PassingMap } from "../lease/passing_map.ts";
 import { AppendLog, type OpenedLog } from "./append_log.ts";
 
 /** Rewriting starts here: some ten thousand lines, replayed in a few hundredths of a second. */
@@ -42,7 +43,7 @@ export interface LogEntry<V> {
 export class LogMap<V> {
   readonly #log: AppendLog;
   readonly #boot: string;
-  readonly #entries = new Map<string, LogEntry<V>>();
+  readonly #entries = new PassingMap<string, LogEntry<V>>();
   /** The lines that could not be read when it was opened; a cut last line is not among them. */
   readonly damage: readonly string[];
   /** Why the log is behind memory; null while it is not. */
@@ -75,7 +76,7 @@ export class LogMap<V> {
   }
 
   /** The entries, oldest first. */
-  get entries(): ReadonlyMap<string, LogEntry<V>> {
+  get entries(): Readonly<PassingMap<string, LogEntry<V>>> {
     return this.#entries;
   }
 

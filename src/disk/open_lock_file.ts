@@ -3,34 +3,32 @@
  * @module
  */
 import {
-  type BigIntStats,
   closeSync,
   constants,
   fchmodSync,
   fstatSync,
   lstatSync,
   openSync,
+  type Stats,
 } from "node:fs";
 import type { LockFailure } from "../ports/lock_file.ts";
 import { codeOf, reasonOf } from "../sys/errno.ts";
+import { factsOf, type FileFacts, openFile } from "../sys/file.ts";
 
 /** Readable by the group, for people who look; written by the agent alone. */
 const MODE = 0o640;
 
 /**
  * Never through a symlink at the end of the path, never waiting for a FIFO's other end, never
- * making a terminal ours. The runtime adds O_CLOEXEC: only a child that is handed the descriptor
+ * making a terminal ours. Whoever opens adds O_CLOEXEC: only a child that is handed the descriptor
  * has it.
  */
 const FLAGS = constants.O_RDWR | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY;
 
 /** A regular file, open for reading and writing, and what it was when opened. */
-export interface OpenFile {
+export interface OpenFile extends FileFacts {
   readonly kind: "open";
   readonly fd: number;
-  readonly dev: bigint;
-  readonly ino: bigint;
-  readonly size: number;
 }
 
 /**
@@ -45,10 +43,9 @@ export function openLockFile(store: string, path: string): OpenFile | LockFailur
     return failure(store, path, error);
   }
   try {
-    const stat = fstatSync(fd, { bigint: true });
-    if (stat.isFile()) {
-      return { kind: "open", fd, dev: stat.dev, ino: stat.ino, size: Number(stat.size) };
-    }
+    const facts = factsOf(fd);
+    if (facts.isFile) return { kind: "open", fd, ...facts };
+    const stat = fstatSync(fd);
     closeSync(fd);
     return notAFile(store, path, stat);
   } catch (error) {
@@ -57,17 +54,11 @@ export function openLockFile(store: string, path: string): OpenFile | LockFailur
   }
 }
 
-/** Whether `path` names, itself and not through a symlink, the file that was opened. */
-export function names(path: string, file: { readonly dev: bigint; readonly ino: bigint }): boolean {
-  const stat = lstatSync(path, { bigint: true, throwIfNoEntry: false });
-  return stat !== undefined && stat.dev === file.dev && stat.ino === file.ino;
-}
-
 function openOrCreate(path: string): number {
   // Somebody may create or remove it between our two tries; more than once is no accident.
   for (let tries = 3;; tries--) {
     try {
-      return openSync(path, FLAGS);
+      return openFile(path, FLAGS);
     } catch (error) {
       if (codeOf(error) !== "ENOENT") throw error;
     }
@@ -102,15 +93,15 @@ function failure(store: string, path: string, error: unknown): LockFailure {
   };
 }
 
-function statOrNothing(path: string): BigIntStats | undefined {
+function statOrNothing(path: string): Stats | undefined {
   try {
-    return lstatSync(path, { bigint: true, throwIfNoEntry: false });
+    return lstatSync(path, { throwIfNoEntry: false });
   } catch {
     return undefined;
   }
 }
 
-function notAFile(store: string, path: string, stat: BigIntStats): LockFailure {
+function notAFile(store: string, path: string, stat: Stats): LockFailure {
   return {
     kind: "error",
     message: `Cannot use lock file ${path} of store ${store}: it is ${sortOf(stat)}, not a ` +
@@ -118,7 +109,7 @@ function notAFile(store: string, path: string, stat: BigIntStats): LockFailure {
   };
 }
 
-function sortOf(stat: BigIntStats): string {
+function sortOf(stat: Stats): string {
   if (stat.isSymbolicLink()) return "a symbolic link";
   if (stat.isDirectory()) return "a directory";
   if (stat.isFIFO()) return "a FIFO";

@@ -16,8 +16,8 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { codeOf, reasonOf } from "../sys/errno.ts";
+import { factsOf, isNamedBy } from "../sys/file.ts";
 import { tryFlock } from "../sys/flock.ts";
-import { names } from "./open_lock_file.ts";
 
 /** For the agent, and its group to look at. */
 const DIRECTORY_MODE = 0o750;
@@ -113,7 +113,8 @@ function lock(directory: string, occupant: Occupant): DirectoryLock {
   const fd = openSync(path, FLAGS, FILE_MODE);
   try {
     const stat = fstatSync(fd, { bigint: true });
-    if (!stat.isFile()) throw new Error(`${path} is not a regular file`);
+    const facts = factsOf(fd);
+    if (!facts.isFile) throw new Error(`${path} is not a regular file`);
     if (!tryFlock(fd)) throw inUse(directory, fd);
     const line = JSON.stringify({ pid: process.pid, ...occupant }) + "\n";
     // Whoever reads in between sees the end of a longer line after ours: it reads the first only.
@@ -122,7 +123,7 @@ function lock(directory: string, occupant: Occupant): DirectoryLock {
     return {
       identity: `${stat.ino}:${stat.birthtimeNs}`,
       get problem() {
-        return names(path, stat) ? null : replaced(directory, path);
+        return isNamedBy(path, facts) ? null : replaced(directory, path);
       },
       close: () => closeSync(fd),
     };

@@ -4,6 +4,7 @@
  * @module
  */
 import type { Guard } from "./gates.ts";
+import { PassingMap } from "./passing_map.ts";
 import type { LossReason } from "./state.ts";
 
 /** Why a grant is no permission any more. */
@@ -29,7 +30,7 @@ export interface Verify {
 
 /** The grants of one store. */
 export class Grants {
-  readonly all = new Map<number, Grant>();
+  readonly all = new PassingMap<number, Grant>();
   readonly verifies: Verify[] = [];
   /** The deadline that clients were last told to be running out. */
   warnedFor = 0;

@@ -5,6 +5,7 @@
  * @module
  */
 import type { Guard } from "./gates.ts";
+import { PassingMap } from "./passing_map.ts";
 import type { OnDisk, StoreEffect } from "./store_events.ts";
 
 /** A lock that is waited for or held. */
@@ -25,7 +26,7 @@ export interface Lock {
 
 /** The locks of one store. */
 export class Locks {
-  #locks = new Map<number, Lock>();
+  #locks = new PassingMap<number, Lock>();
   #lastId: number;
 
   /** @param lastId the last number that a lock of this store was given before; 0 for none */

@@ -18,6 +18,7 @@ import {
 } from "./gates.ts";
 import { isOpen } from "./keep.ts";
 import { enterLock } from "./commit.ts";
+import { PassingMap } from "./passing_map.ts";
 import * as refuse from "./refusals.ts";
 import type { Ours } from "./state.ts";
 import type { GuardRequest } from "./store_events.ts";
@@ -167,7 +168,7 @@ export function requeue(m: Moment, guards: readonly Guard[]): void {
     dueAt(m.store, guard.answerByMs);
     return [guard.id, guard] as const;
   });
-  m.store.queue = new Map([...ahead, ...m.store.queue]);
+  m.store.queue = new PassingMap([...ahead, ...m.store.queue]);
 }
 
 /** Refuses the guards in the queue that `which` picks. */

@@ -6,16 +6,17 @@ import type { Guard } from "./gates.ts";
 import type { Refusal } from "./errors.ts";
 import { Grants } from "./grants.ts";
 import { Locks } from "./locks.ts";
-import type { LeaseContext, LeaseEvent, LeaseState, UnfitFor } from "./state.ts";
 import { isOpen } from "./keep.ts";
+import { PassingMap } from "./passing_map.ts";
+import type { LeaseContext, LeaseEvent, LeaseState, UnfitFor } from "./state.ts";
 import type { StoreEffect } from "./store_events.ts";
 
 /** What somebody wants of one store, or has of it. */
 export interface Traffic {
   /** Guards that wait for turn, lease or grace, in order of arrival. */
-  queue: Map<number, Guard>;
+  queue: PassingMap<number, Guard>;
   /** Guards between gates 5 and 7. */
-  readonly passing: Map<number, Guard>;
+  readonly passing: PassingMap<number, Guard>;
   readonly grants: Grants;
   readonly locks: Locks;
   /** First questions whether it is held. */
@@ -62,15 +63,15 @@ export class StoreState {
     return this.#traffic;
   }
 
-  get queue(): Map<number, Guard> {
+  get queue(): PassingMap<number, Guard> {
     return this.#busy.queue;
   }
 
-  set queue(queue: Map<number, Guard>) {
+  set queue(queue: PassingMap<number, Guard>) {
     this.#busy.queue = queue;
   }
 
-  get passing(): Map<number, Guard> {
+  get passing(): PassingMap<number, Guard> {
     return this.#busy.passing;
   }
 
@@ -99,8 +100,8 @@ export class StoreState {
 
   get #busy(): Traffic {
     return this.#traffic ??= {
-      queue: new Map(),
-      passing: new Map(),
+      queue: new PassingMap(),
+      passing: new PassingMap(),
       grants: new Grants(),
       locks: new Locks(this.#lastLockId),
       asks: [],

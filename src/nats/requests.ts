@@ -4,6 +4,7 @@
  * @module
  */
 import { createInbox, type NatsConnection } from "@nats-io/transport-node";
+import { PassingMap } from "../lease/passing_map.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { Outcome } from "../ports/coordinator.ts";
 import { atTurnEnd } from "../sys/turn.ts";
@@ -55,7 +56,7 @@ export interface RequestsOptions {
 export class Requests {
   readonly #options: RequestsOptions;
   /** By id, in the order sent, which is the order of the deadlines: ids are never used again. */
-  readonly #pending = new Map<number, Pending>();
+  readonly #pending = new PassingMap<number, Pending>();
   readonly #prefix = createInbox() + ".";
   readonly #timedOut: Outcome<never>;
   #lastId = 0;
@@ -159,11 +160,13 @@ export class Requests {
 
   #expire(): void {
     const nowMs = this.#options.clock.bootMs();
-    for (const [id, { done, deadlineMs }] of this.#pending) {
-      if (deadlineMs > nowMs) break;
+    const due: Pending[] = [];
+    for (const [id, pending] of this.#pending) {
+      if (pending.deadlineMs > nowMs) break;
       this.#pending.delete(id);
-      finish(done, this.#timedOut);
+      due.push(pending);
     }
+    for (const { done } of due) finish(done, this.#timedOut);
     const [oldest] = this.#pending.values();
     // What an outcome's receiver sent in turn may have set the timer already.
     if (oldest !== undefined && !this.#timerSet) this.#setTimer(oldest.deadlineMs - nowMs);

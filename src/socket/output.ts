@@ -114,8 +114,7 @@ export class Output {
       this.#queue.push(text);
       this.#queuedBytes += text.length;
     } else {
-      // Bytes, because the backlog of a string would be counted in characters.
-      this.#socket.write(Buffer.from(text));
+      this.#socket.write(countable(text));
     }
     this.#checkBacklog();
   }
@@ -173,9 +172,14 @@ export class Output {
     while (typeof this.#queue[0] === "string") {
       const text = this.#queue.shift() as string;
       this.#queuedBytes -= text.length;
-      this.#socket.write(Buffer.from(text));
+      this.#socket.write(countable(text));
     }
     if (this.#queue.length > 0) this.#whenFlushed();
     else this.#onDrain();
   }
+}
+
+/** A text as the runtime takes it best: its backlog counts a string's characters, which must be bytes. */
+function countable(text: string): string | Buffer {
+  return Buffer.byteLength(text) === text.length ? text : Buffer.from(text);
 }
