@@ -6,8 +6,8 @@ import process from "node:process";
 import type {
   HistoryResult,
   HolderResult,
-  LeaseInfo,
   LeasesResult,
+  ListedLease,
   Method,
   Methods,
   StatusResult,
@@ -200,7 +200,7 @@ export class Client {
   }
 
   /** What the agent holds or follows, sorted by store. */
-  async *leases(prefix?: string, options?: AskOptions): AsyncGenerator<LeaseInfo, void, void> {
+  async *leases(prefix?: string, options?: AskOptions): AsyncGenerator<ListedLease, void, void> {
     let after: string | null = null;
     do {
       const params = {
