@@ -219,9 +219,10 @@ export class Client {
   }
 
   /**
-   * Has the agent give leases up, and not acquire them for a while. For admin users. It lets grants finish
-   * first, so the answer takes up to the agent's `--drain`: give a longer `timeoutMs` where that is
-   * more than 90 s.
+   * Has the agent give leases up, and not acquire them for `forMs` (default: the TTL). The newest counts:
+   * a shorter one shortens, 0 ends what was ordered before. For admin users. It lets grants finish
+   * first, so the answer takes up to the agent's `--drain`: give a longer `timeoutMs` where that is more
+   * than 90 s.
    */
   async stepdown(
     which: { readonly store: string } | { readonly all: true },
