@@ -6,6 +6,7 @@
 import type { GuardParams, Notification } from "../socket/protocol.ts";
 import type { BootClock } from "./clock.ts";
 import type { Connection } from "./connection.ts";
+import { AgentUnreachable } from "./errors.ts";
 import { LiveGrant } from "./grant.ts";
 
 /**
@@ -14,11 +15,14 @@ import { LiveGrant } from "./grant.ts";
  */
 const LOOK_EVERY_MS = 250;
 
+/** Why a grant ends with its connection. */
+const AGENT_GONE = "the agent is gone, and the grant with it";
+
 /** What is the caller's own of a grant. */
 export interface GrantOptions {
   readonly signal?: AbortSignal;
-  /** The agent's executable, where the lock is to pass on. */
-  readonly passLock?: string;
+  /** The agent's executable, where the lock is to pass on; null where not. */
+  readonly passLock: string | null;
   /** How long to wait for the answer, in ms. */
   readonly timeoutMs?: number;
 }
@@ -26,12 +30,15 @@ export interface GrantOptions {
 /** Asks for grants on a connection. */
 export class Grants {
   readonly connection: Connection;
+  /** Resolves when the connection is gone, and nothing writes under its grants any more. */
+  readonly over: Promise<void>;
   readonly #clock: BootClock;
   readonly #socket: string;
   readonly #live = new Map<string, LiveGrant>();
   /** News of a grant can come right behind the answer, before whoever asked has got that. */
   readonly #early = new Map<string, Notification[]>();
   #asking = 0;
+  #closing = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** When the timer comes; on the monotonic clock, as timers do. */
   #lookAtMs = Infinity;
@@ -41,10 +48,9 @@ export class Grants {
     this.#clock = options.clock;
     this.#socket = options.socket;
     connection.onNotification((notification) => this.#take(notification));
+    connection.beforeClosing((why) => this.#endAll(why?.message ?? "this client was closed"));
     // Once for all grants: what waits for a promise is kept until that is settled.
-    connection.closed.then(() => {
-      for (const grant of this.#live.values()) grant.agentGone();
-    });
+    this.over = connection.closed.then(() => this.#endAll(AGENT_GONE));
   }
 
   /**
@@ -59,6 +65,7 @@ export class Grants {
       const { connection } = this;
       const asked = { ...params, follow: true };
       const result = await connection.call("guard", asked, { signal, timeoutMs });
+      if (this.#closing) throw this.#tooLate(result.token);
       const grant = new LiveGrant({
         connection,
         result,
@@ -70,7 +77,7 @@ export class Grants {
       this.#live.set(grant.secret, grant);
       for (const notification of this.#early.get(grant.secret) ?? []) grant.take(notification);
       this.#early.delete(grant.secret);
-      if (!connection.open) grant.agentGone(); // right behind the answer
+      if (!connection.open) void grant.giveUp(AGENT_GONE); // right behind the answer
       this.#lookIn(grant.look());
       return grant;
     } finally {
@@ -83,8 +90,20 @@ export class Grants {
     try {
       await grant.end();
     } finally {
-      this.#live.delete(grant.secret);
+      void grant.over.then(() => this.#live.delete(grant.secret));
     }
+  }
+
+  /** No writes from now on; resolves when none is left. */
+  async #endAll(why: string): Promise<void> {
+    this.#closing = true;
+    await Promise.all([...this.#live.values()].map((grant) => grant.giveUp(why)));
+  }
+
+  /** It came while the others were being ended. */
+  #tooLate(token: string): AgentUnreachable {
+    this.connection.call("release", { token }).catch(() => {});
+    return new AgentUnreachable(`Cannot write: the connection to the agent is being closed`);
   }
 
   #take(notification: Notification): void {
