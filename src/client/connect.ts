@@ -51,7 +51,10 @@ export async function openSocket(
   const deadline = performance.now() + timeoutMs;
   while (true) {
     signal?.throwIfAborted();
-    const socket = await tryConnect(path, { timeoutMs: deadline - performance.now(), signal });
+    const socket = await tryConnect(path, {
+      timeoutMs: Math.max(1, deadline - performance.now()), // Deno warns of less
+      signal,
+    });
     if (socket !== null) return socket;
     if (performance.now() + RETRY_MS > deadline) throw tooSlow(path, timeoutMs);
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));

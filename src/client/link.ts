@@ -44,7 +44,7 @@ export class Link {
     const untilMs = performance.now() + timeoutMs;
     const left = () => ({ signal, timeoutMs: Math.max(0, untilMs - performance.now()) });
     const before = this.#current;
-    const on = await this.dial(left());
+    const on = await this.dial({ signal, timeoutMs });
     try {
       return await use(on, left());
     } catch (error) {
