@@ -10,6 +10,11 @@ export interface Bounds {
   readonly signal?: AbortSignal;
   /** In ms. Default: for ever. */
   readonly timeoutMs?: number;
+  /**
+   * When the wait began, on the clock of `performance.now()`: for what takes several steps, each of which is
+   * given the bounds of the whole. Default: now.
+   */
+  readonly sinceMs?: number;
 }
 
 /** The longest that a timer can wait: 24.8 days, and what the agent takes for a longer wait. */
@@ -20,20 +25,22 @@ const MAX_TIMER_MS = 2_147_483_647;
  * result ends that.
  */
 export function onEnd(
-  { signal, timeoutMs = Infinity }: Bounds,
+  { signal, timeoutMs = Infinity, sinceMs }: Bounds,
   late: () => unknown,
   over: (reason: unknown) => void,
 ): () => void {
+  const leftMs = timeoutMs - (sinceMs === undefined ? 0 : performance.now() - sinceMs);
   let timer: ReturnType<typeof setTimeout> | undefined;
   const stopListening = onAbort([signal], (reason) => {
     clearTimeout(timer);
     over(reason);
   });
-  if (timeoutMs <= MAX_TIMER_MS && !signal?.aborted) {
+  if (leftMs <= MAX_TIMER_MS && !signal?.aborted) {
+    // Deno warns of a time that is past.
     timer = setTimeout(() => {
       stopListening();
       over(late());
-    }, timeoutMs);
+    }, Math.max(0, leftMs));
   }
   return () => {
     clearTimeout(timer);

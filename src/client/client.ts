@@ -138,24 +138,21 @@ export class Client {
     const { waitMs = 0, waitLease = false, shared = false, purpose, signal } = options;
     const passLock = (options.passLock ?? this.#passLock) || null;
     signal?.throwIfAborted();
-    const granted = await this.#link.use(
-      async (on, bounds) => {
-        const params = {
-          store,
-          // It is waited for from the call on, connecting included.
-          wait_ms: waitMs > 0
-            ? Math.max(0, Math.min(waitMs, bounds.timeoutMs - ANSWER_MS))
-            : waitMs,
-          wait_lease: waitLease,
-          shared,
-          pass_lock: passLock !== null,
-          // The protocol's optional members are left out, not null.
-          ...(purpose === undefined ? {} : { purpose }),
-        };
-        return { on, grant: await on.ask(params, { ...bounds, passLock }) };
-      },
-      { signal, timeoutMs: waitMs + ANSWER_MS },
-    );
+    const sinceMs = performance.now();
+    const bounds = { signal, timeoutMs: waitMs + ANSWER_MS, sinceMs };
+    const granted = await this.#link.use(async (on) => {
+      const params = {
+        store,
+        // It is waited for from the call on, connecting included.
+        wait_ms: waitMs > 0 ? Math.max(0, waitMs - (performance.now() - sinceMs)) : waitMs,
+        wait_lease: waitLease,
+        shared,
+        pass_lock: passLock !== null,
+        // The protocol's optional members are left out, not null.
+        ...(purpose === undefined ? {} : { purpose }),
+      };
+      return { on, grant: await on.ask(params, { ...bounds, passLock }) };
+    }, bounds);
     if (signal?.aborted) {
       await granted.on.end(granted.grant).catch(() => {});
       throw signal.reason;
@@ -245,12 +242,11 @@ export class Client {
   ): Promise<StepdownResult> {
     const { forMs, signal, timeoutMs = STEPDOWN_MS } = options;
     signal?.throwIfAborted();
-    const untilMs = performance.now() + timeoutMs;
+    const bounds = { signal, timeoutMs, sinceMs: performance.now() };
     // Not asked twice: what it did is not undone by the connection's end.
-    const { connection } = await this.#link.dial({ signal, timeoutMs });
-    const left = { signal, timeoutMs: Math.max(0, untilMs - performance.now()) };
+    const { connection } = await this.#link.dial(bounds);
     const params = { ...which, ...(forMs === undefined ? {} : { for_ms: forMs }) };
-    return await connection.call("stepdown", params, left);
+    return await connection.call("stepdown", params, bounds);
   }
 
   /**
@@ -276,9 +272,10 @@ export class Client {
     { signal, timeoutMs = ANSWER_MS }: AskOptions = {},
   ): Promise<Methods[M]["result"]> {
     signal?.throwIfAborted();
+    const bounds = { signal, timeoutMs, sinceMs: performance.now() };
     return await this.#link.use(
-      ({ connection }, bounds) => connection.call(method, params, bounds),
-      { signal, timeoutMs },
+      ({ connection }) => connection.call(method, params, bounds),
+      bounds,
     );
   }
 }

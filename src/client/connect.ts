@@ -48,15 +48,12 @@ export async function openSocket(
 ): Promise<Socket> {
   const { socket: path, timeoutMs = DEFAULT_TIMEOUT_MS, signal } = options;
   checkSocketPath(path);
-  const deadline = performance.now() + timeoutMs;
+  const sinceMs = performance.now();
   while (true) {
     signal?.throwIfAborted();
-    const socket = await tryConnect(path, {
-      timeoutMs: Math.max(1, deadline - performance.now()), // Deno warns of less
-      signal,
-    });
+    const socket = await tryConnect(path, { timeoutMs, signal, sinceMs });
     if (socket !== null) return socket;
-    if (performance.now() + RETRY_MS > deadline) throw tooSlow(path, timeoutMs);
+    if (performance.now() + RETRY_MS > sinceMs + timeoutMs) throw tooSlow(path, timeoutMs);
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
 }

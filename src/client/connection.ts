@@ -39,6 +39,8 @@ export interface CallOptions {
    * memory) keeps its connections open and answers nothing.
    */
   readonly timeoutMs?: number;
+  /** @internal When it began; see {@linkcode Bounds}. */
+  readonly sinceMs?: number;
 }
 
 /** A call that has no answer yet. */

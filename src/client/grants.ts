@@ -4,6 +4,7 @@
  * @module
  */
 import type { GuardParams, Notification } from "../socket/protocol.ts";
+import type { Bounds } from "./bounds.ts";
 import type { BootClock } from "./clock.ts";
 import type { Connection } from "./connection.ts";
 import { AgentUnreachable } from "./errors.ts";
@@ -19,12 +20,9 @@ const LOOK_EVERY_MS = 250;
 const AGENT_GONE = "the agent is gone, and the grant with it";
 
 /** What is the caller's own of a grant. */
-export interface GrantOptions {
-  readonly signal?: AbortSignal;
+export interface GrantOptions extends Bounds {
   /** The agent's executable, where the lock is to pass on; null where not. */
   readonly passLock: string | null;
-  /** How long to wait for the answer, in ms. */
-  readonly timeoutMs?: number;
 }
 
 /** Asks for grants on a connection. */
@@ -59,19 +57,19 @@ export class Grants {
    * @throws {AgentError} what the agent refused with. The signal's reason if it aborts before.
    */
   async ask(params: GuardParams, options: GrantOptions): Promise<LiveGrant> {
-    const { signal, passLock, timeoutMs } = options;
+    const { passLock, ...bounds } = options;
     this.#asking++;
     try {
       const { connection } = this;
       const asked = { ...params, follow: true };
-      const result = await connection.call("guard", asked, { signal, timeoutMs });
+      const result = await connection.call("guard", asked, bounds);
       if (this.#closing) throw this.#tooLate(result.token);
       const grant = new LiveGrant({
         connection,
         result,
         clock: this.#clock,
         socket: this.#socket,
-        signal,
+        signal: bounds.signal,
         passLock,
       });
       this.#live.set(grant.secret, grant);

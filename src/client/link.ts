@@ -31,26 +31,21 @@ export class Link {
   }
 
   /**
-   * Lets `use` ask on the connection, within what is left of the bounds. If the agent went away before it
+   * Lets `use` ask on the connection. Connecting, too, is within the bounds. If the agent went away before it
    * answered, as one that is restarted does, it is asked once more on a new connection: for questions, and
    * for guards, which do not outlive their connection.
    *
    * @throws {AgentUnreachable} if there is no agent, or the link was closed. What the signal aborts with.
    */
-  async use<T>(
-    use: (on: Grants, bounds: Bounds & { readonly timeoutMs: number }) => Promise<T>,
-    { signal, timeoutMs }: Bounds & { readonly timeoutMs: number },
-  ): Promise<T> {
-    const untilMs = performance.now() + timeoutMs;
-    const left = () => ({ signal, timeoutMs: Math.max(0, untilMs - performance.now()) });
+  async use<T>(use: (on: Grants) => Promise<T>, bounds: Bounds): Promise<T> {
     const before = this.#current;
-    const on = await this.dial({ signal, timeoutMs });
+    const on = await this.dial(bounds);
     try {
-      return await use(on, left());
+      return await use(on);
     } catch (error) {
       const stale = error instanceof AgentUnreachable && on === before && !on.connection.open;
-      if (!stale || this.#closed || signal?.aborted) throw error;
-      return await use(await this.dial(left()), left());
+      if (!stale || this.#closed || bounds.signal?.aborted) throw error;
+      return await use(await this.dial(bounds));
     }
   }
 
