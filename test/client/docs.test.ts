@@ -124,8 +124,7 @@ describe("the examples of docs/client.md", () => {
     const where = join(directory.path, "project");
     expect(readFileSync(notes, "utf8").split("\n")).toEqual([
       `${where} timeline -n 5 `,
-      `${where} commit -m … `,
-      `${where} push locked`,
+      `${where} commit -m … locked`,
       "",
     ]);
   });
