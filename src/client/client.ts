@@ -53,7 +53,7 @@ export interface GuardOptions {
 export interface AskOptions {
   /** Gives the question up: it throws what the signal aborted with. */
   readonly signal?: AbortSignal;
-  /** How long to wait for the agent's answer, in ms. Default 10,000; for `stepdown` 120,000. */
+  /** How long to wait for the answer, in ms, connecting included. Default 10,000; for `stepdown` 120,000. */
   readonly timeoutMs?: number;
 }
 

@@ -89,9 +89,7 @@ function tryConnect(path: string, bounds: Bounds): Promise<Socket | null> {
 /** @internal */
 export function tooSlow(path: string, timeoutMs: number): AgentUnreachable {
   return new AgentUnreachable(
-    `The agent at ${path} did not take the connection within ${
-      Math.ceil(timeoutMs)
-    } ms; see what it is ` +
+    `The agent at ${path} did not take the connection within ${timeoutMs} ms; see what it is ` +
       "doing (systemctl status zit-agent)",
   );
 }

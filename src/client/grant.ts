@@ -141,16 +141,18 @@ export class LiveGrant implements Grant {
     }
   }
 
-  /**
-   * The connection is gone, or is to be closed from here: the write is to stop, as at any loss. Resolves
-   * when it has, and nothing runs under the grant any more. Who does not heed the signal is waited for until
-   * the deadline that is known now; then it may not write any more in any case.
-   */
-  async giveUp(why: string): Promise<void> {
-    const leftMs = this.msToDeadline;
+  /** The connection is gone, or is to be closed from here: the write is to stop, as at any loss. */
+  abandon(why: string): void {
     this.#lose(why);
     this.#giveUp(this.#refusal);
-    await within(this.over, { timeoutMs: leftMs }, () => null).catch(() => {});
+  }
+
+  /**
+   * Resolves when nothing writes under a grant that was abandoned. A write that does not heed its signal is
+   * waited for until the deadline that is known now; then it may not go on in any case.
+   */
+  async settled(): Promise<void> {
+    await within(this.over, { timeoutMs: this.msToDeadline }, () => null).catch(() => {});
     await Promise.all([...this.#programs].map(({ gone }) => gone));
   }
 

@@ -46,9 +46,14 @@ export class Grants {
     this.#clock = options.clock;
     this.#socket = options.socket;
     connection.onNotification((notification) => this.#take(notification));
-    connection.beforeClosing((why) => this.#endAll(why?.message ?? "this client was closed"));
+    connection.beforeClosing(async (why) => {
+      const grants = this.#abandonAll(why?.message ?? "this client was closed");
+      await Promise.all(grants.map((grant) => grant.settled()));
+    });
     // Once for all grants: what waits for a promise is kept until that is settled.
-    this.over = connection.closed.then(() => this.#endAll(AGENT_GONE));
+    this.over = connection.closed.then(async () => {
+      await Promise.all(this.#abandonAll(AGENT_GONE).map(({ over }) => over));
+    });
   }
 
   /**
@@ -75,7 +80,7 @@ export class Grants {
       this.#live.set(grant.secret, grant);
       for (const notification of this.#early.get(grant.secret) ?? []) grant.take(notification);
       this.#early.delete(grant.secret);
-      if (!connection.open) void grant.giveUp(AGENT_GONE); // right behind the answer
+      if (!connection.open) grant.abandon(AGENT_GONE); // right behind the answer
       this.#lookIn(grant.look());
       return grant;
     } finally {
@@ -92,10 +97,12 @@ export class Grants {
     }
   }
 
-  /** No writes from now on; resolves when none is left. */
-  async #endAll(why: string): Promise<void> {
+  /** No writes from now on; returns what has to end yet. */
+  #abandonAll(why: string): LiveGrant[] {
     this.#closing = true;
-    await Promise.all([...this.#live.values()].map((grant) => grant.giveUp(why)));
+    const grants = [...this.#live.values()];
+    for (const grant of grants) grant.abandon(why);
+    return grants;
   }
 
   /** It came while the others were being ended. */

@@ -15,10 +15,8 @@ export interface UnansweredOptions {
 /** The agent did not answer in time. */
 export function silent(path: string, method: Method, timeoutMs: number): AgentUnreachable {
   return new AgentUnreachable(
-    `The agent at ${path} did not answer "${method}" within ${
-      Math.ceil(timeoutMs)
-    } ms: it hangs, ` +
-      "or has too much to do; see what it is doing (systemctl status zit-agent)",
+    `The agent at ${path} did not answer "${method}" within ${timeoutMs} ms: it hangs, or ` +
+      "has too much to do; see what it is doing (systemctl status zit-agent)",
     { unknown: true },
   );
 }

@@ -169,6 +169,21 @@ describe("close() while write() runs", () => {
     expect(end).toBeInstanceOf(LostError);
   }, PATIENCE_MS);
 
+  test("does not wait for an agent that hangs", async () => {
+    await using host = await RealAgent.start({ node: "hangs", flags: ["--ttl", "1h"] });
+    host.makeStore("one");
+    const client = await connect({ socket: host.socket, passLock: AGENT });
+    const { end, pid } = await running(client, "one");
+    freezeProcess(host.pid);
+    try {
+      await client.close();
+      expect(isAlive(pid)).toBe(false);
+      expect(await end).toBeInstanceOf(LostError);
+    } finally {
+      host.signal("SIGCONT");
+    }
+  }, PATIENCE_MS);
+
   test("rejects guards that wait, and nothing is granted to them afterwards", async () => {
     const store = newStore();
     const client = await connect({ socket: alpha.socket, passLock: AGENT });
