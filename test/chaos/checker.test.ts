@@ -101,7 +101,7 @@ describe("check.ts", () => {
     expect(good.status).toBe(0);
     expect(good.lines.at(-1)).toBe("grants=4 overlaps=0 stuck=0");
     expect(good.svg).toContain("kill agent");
-    const bad = await judge(alter("grant", "a/1#2", { t: 1_390, deadlineMs: 5_300 }));
+    const bad = await judge(alter("release", "a/1#1", { t: 1_650 }));
     expect(bad.status).toBe(1);
     expect(bad.lines[0]).toStartWith("overlap");
     expect(bad.lines.at(-1)).toBe("grants=4 overlaps=1 stuck=0");

@@ -46,7 +46,7 @@ function granted(
 ): Event[] {
   return [
     ask(t - 5, id, node),
-    { t, kind: "grant", id, node, store: "s", epoch, deadlineMs: t + 3_900 },
+    { t, kind: "grant", id, node, store: "s", epoch, deadlineMs: t + 3_918 },
     { t: releasedMs, kind: "release", id },
   ];
 }

@@ -3,10 +3,10 @@
  * @module
  */
 import { wasBusy } from "./busy.ts";
-import { Causes } from "./causes.ts";
+import { type Causes, FOLLOWER_LATE_MS } from "./causes.ts";
 import type { Violation } from "./checker.ts";
 import type { Event, EventOf } from "./history.ts";
-import { endsOf, FOLLOWER_LATE_MS, heldElsewhere, type Holders, wrongHolder } from "./holders.ts";
+import { endsOf, heldElsewhere, type Holders, wrongHolder } from "./holders.ts";
 import type { Attempt } from "./sections.ts";
 
 /** A timer may be early by the resolution of clocks and rounding. */
@@ -25,12 +25,12 @@ const RESTARTS = [
 export function checkRefusals(
   events: readonly Event[],
   attempts: readonly Attempt[],
-  setup: EventOf<"setup">,
+  { setup, causes }: { readonly setup: EventOf<"setup">; readonly causes: Causes },
 ): Violation[] {
   const evidence: Holders = {
     setup,
     attempts,
-    causes: new Causes(events, setup),
+    causes,
     tenures: events.filter((event) => event.kind === "tenure"),
   };
   const violations: Violation[] = [];

@@ -10,6 +10,9 @@ export interface Span {
   readonly toMs: number;
 }
 
+/** The end of a command is noted so much later, on a busy machine: its lock is free before. */
+const EXIT_LATE_MS = 5_000;
+
 /** Everything about one request for a guard. */
 export interface Attempt {
   readonly id: string;
@@ -79,7 +82,7 @@ function attemptOf(id: string, events: readonly OfAttempt[], goneMs: number | nu
 
 function spansOf(
   grant: EventOf<"grant">,
-  attempt: Pick<Attempt, "writes" | "endMs">,
+  attempt: Pick<Attempt, "writes" | "endMs" | "status">,
   events: readonly OfAttempt[],
   goneMs: number | null,
 ): Span[] {
@@ -88,8 +91,10 @@ function spansOf(
   const killedMs = goneMs === null ? Infinity : Math.max(goneMs, lastMs);
   const endMs = Math.min(attempt.endMs ?? Infinity, killedMs);
   if (grant.deadlineMs === null) {
-    // It ends when nothing of it writes any more: what the log says, not what the wrapper says.
-    const writtenMs = Math.max(grant.t, ...attempt.writes.map(lastMoment));
+    // It ends when nothing of it writes any more: what the log says, not what the wrapper says; but
+    // a command that came to its end was there until then, or shortly before that was noted.
+    const ran = attempt.status === 0 ? attempt.endMs! - EXIT_LATE_MS : grant.t;
+    const writtenMs = Math.max(grant.t, ran, ...attempt.writes.map(lastMoment));
     return [{ fromMs: grant.t, toMs: writtenMs }];
   }
   const spans: Span[] = [];

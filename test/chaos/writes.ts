@@ -19,6 +19,7 @@ export function checkWrites(
 ): Violation[] {
   return [
     ...checkEpochs(events, exemptions),
+    ...checkOrder(events),
     ...checkLines(events, attempts),
     ...findMissing(events, attempts),
   ];
@@ -50,6 +51,23 @@ function checkEpochs(events: readonly Event[], exemptions: Exemptions): Violatio
   return violations;
 }
 
+/** The numbers of a log's lines, and their times: each was there before the next one was appended. */
+function checkOrder(events: readonly Event[]): Violation[] {
+  const logs = new Map<string, { lines: number; begunMs: number }>();
+  return linesOf(events).flatMap(({ store, index, t, doneMs = Infinity }) => {
+    const log = logs.get(store) ?? { lines: 0, begunMs: 0 };
+    logs.set(store, { lines: index + 1, begunMs: Math.max(log.begunMs, t) });
+    const wrong = index !== log.lines
+      ? `line ${index} where line ${log.lines} should be`
+      : doneMs + COARSE_CLOCK_MS < log.begunMs
+      ? `line ${index} was done before an earlier one was begun`
+      : null;
+    return wrong === null
+      ? []
+      : [{ rule: "write", t, message: `store ${store}: ${wrong}` } as const];
+  });
+}
+
 function checkLines(events: readonly Event[], attempts: readonly Attempt[]): Violation[] {
   const byId = new Map(attempts.map((attempt) => [attempt.id, attempt]));
   return linesOf(events).flatMap((line) => {
@@ -65,6 +83,7 @@ function wrongLine(line: EventOf<"written">, attempt: Attempt | undefined): stri
   const grant = attempt?.grant;
   if (attempt === undefined || !grant) return "written without a grant";
   if (grant.store !== line.store) return `written with a grant for ${grant.store}`;
+  if (grant.node !== line.node) return `written with a grant on ${grant.node}`;
   if (grant.epoch !== line.epoch) return `written with epoch ${grant.epoch} granted`;
   const before = attempt.writes[attempt.writes.indexOf(line) - 1]?.seq ?? 0;
   if (line.seq <= before) return `sequence ${line.seq} out of order`;
