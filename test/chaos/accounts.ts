@@ -17,6 +17,12 @@ const ENDS: Readonly<Record<EventOf<"ask">["via"], readonly Event["kind"][]>> = 
 /** The status of a wrapper that was killed: 128, and the number of SIGKILL. */
 const KILLED = 137;
 
+/**
+ * Calm is noted as soon as all is healed; where the faults were over at once, after their time of 13 s
+ * at most, on a busy machine.
+ */
+const CALM_LATE_MS = 18_000;
+
 /** What is told of a grant alone. */
 const OF_GRANTS: readonly Event["kind"][] = ["extended", "afterwards", ...ENDS.socket];
 
@@ -38,7 +44,7 @@ export function checkAccounts(events: readonly Event[], setup: EventOf<"setup">)
     const wrong = wrongAccount(list, setup.older ?? []);
     found(list[0].t, wrong && `${id} ${wrong}`);
   }
-  return [...violations, ...checkFaults(events)];
+  return [...violations, ...checkPhases(events), ...checkFaults(events)];
 }
 
 /** A node or a store that the run does not have. */
@@ -62,9 +68,15 @@ function wrongAccount(list: readonly OfRequest[], older: readonly string[]): str
   const own = grant !== undefined && older.includes(grant.node);
   if ((ask === undefined) !== own) return own ? "was asked for" : "was never asked for";
   if (ask !== undefined && list[0] !== ask) return `had a ${list[0].kind} before it was asked for`;
+  const stranger = list.find((event) => "node" in event && !event.id.startsWith(`${event.node}/`));
+  if (stranger !== undefined) return `has a ${stranger.kind} of another node`;
   const places = new Set(
     list.flatMap((event) => "node" in event ? [`${event.node} ${event.store}`] : []),
   );
+  const [asked, released] = [false, true].map((phase) =>
+    list.filter((event) => event.kind === "afterwards" && event.released === phase).length
+  );
+  if (asked > 1 || released > 1) return "was asked afterwards more than once";
   if (places.size > 1) return `is of several nodes or stores: ${[...places].join(", ")}`;
   for (const kind of ["ask", "grant", "refused"] as const) {
     if (list.filter((event) => event.kind === kind).length > 1) return `has more than one ${kind}`;
@@ -107,6 +119,30 @@ function wrongAnswer(
     (grant === undefined || list.indexOf(event) < list.indexOf(grant))
   );
   return early === undefined ? null : `has a ${early.kind} before it was granted`;
+}
+
+/** Calms and what ends them take turns; and after the end nothing is told but what became of tenures. */
+function checkPhases(events: readonly Event[]): Violation[] {
+  const violations: Violation[] = [];
+  const found = (t: number, message: string) => violations.push({ rule: "history", t, message });
+  let phase: "calm" | "disturbed" | null = null;
+  let healedMs = Infinity;
+  let ended = false;
+  for (const { kind, t } of events) {
+    if (ended && kind !== "tenure") found(t, `there is a ${kind} after the end`);
+    if (kind === "end") ended = true;
+    if (kind === "healed") healedMs = t;
+    if (kind !== "calm" && kind !== "disturbed") continue;
+    if (kind === (phase ?? "disturbed")) {
+      found(t, `there is a ${kind} where there was ${phase ?? "no calm"}`);
+    }
+    if (kind === "calm" && t > healedMs + CALM_LATE_MS) {
+      found(t, `calm is noted ${(t - healedMs).toFixed(0)} ms after all was healed`);
+    }
+    phase = kind;
+    healedMs = Infinity;
+  }
+  return violations;
 }
 
 /** Each fault is healed once, and nothing else is. */

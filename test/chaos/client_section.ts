@@ -77,8 +77,9 @@ export class Section {
     this.#stopListening();
     try {
       await this.#connection.call("release", { token });
-    } catch {
-      return;
+    } catch (error) {
+      // One that is told that its lease was lost is over all the same.
+      if (!(error instanceof AgentError) || error.kind !== "lost") return;
     }
     if (curious) await this.#askAfterwards(true);
   }

@@ -6,13 +6,13 @@
 import type { Violation } from "./checker.ts";
 import type { Exemptions } from "./exemptions.ts";
 import type { Event, EventOf } from "./history.ts";
-import type { Attempt } from "./sections.ts";
-
-/** What agents keep of a TTL for clocks that run at different rates. The older program keeps nothing. */
-const SKEW_MARGIN = 0.02;
+import { type Attempt, validityMs } from "./sections.ts";
 
 /** Times are noted to a microsecond, and a verify's remaining time is told in whole milliseconds. */
 const ROUNDING_MS = 1;
+
+/** What a verify may say of a grant that is over. */
+const OVER = ["lost", "no_token", "unavailable"];
 
 /** Ends that a client came to by itself: what its agent thinks of the grant is not known. */
 const OWN_ENDS = ["deadline", "unverified"];
@@ -40,7 +40,7 @@ export function checkDeadlines(
     const attempt = byId.get(event.id)!;
     if (event.deadlineMs === null) return [];
     const older = exemptions.isOlder(nodeOf(attempt));
-    const validMs = older ? ttlMs : ttlMs * (1 - SKEW_MARGIN);
+    const validMs = validityMs(ttlMs, older);
     const overMs = event.deadlineMs - (event.t + validMs);
     if (overMs > ROUNDING_MS) {
       const what =
@@ -55,6 +55,13 @@ export function checkDeadlines(
         attempt,
         `had a ${event.by} ${(event.t - endMs).toFixed(0)} ms after its end`,
       );
+    }
+    if (event.kind === "extended" && event.sentMs !== undefined) {
+      const { sentMs, t } = event;
+      const grantedMs = attempt.grant?.t ?? Infinity;
+      if (sentMs > t + ROUNDING_MS || sentMs < grantedMs - ROUNDING_MS) {
+        return wrong("verify", attempt, "was verified by what was sent before its grant, or later");
+      }
     }
     const leastMs = leastOf(event, attempt, { validMs, older, newestMs: newest.get(event.id) });
     // A verify's is counted from the question, and so may be the lower one.
@@ -72,7 +79,7 @@ function nodeOf({ ask, grant }: Attempt): string {
 /** What a deadline is at least: its proof was sent after it was asked for, and what is renewed grows. */
 function leastOf(
   event: Told,
-  { ask }: Attempt,
+  { ask, grant }: Attempt,
   { validMs, older, newestMs = -Infinity }: {
     readonly validMs: number;
     readonly older: boolean;
@@ -81,9 +88,9 @@ function leastOf(
 ): number {
   if (event.kind === "grant") return ask === null || older ? -Infinity : ask.t + validMs;
   if (event.by === "renewed") return newestMs;
-  if (event.sentMs === undefined) return -Infinity;
   // From the question on; what it told was left when it was answered, at the latest when it was noted.
-  return event.sentMs + validMs - (event.t - event.sentMs) - ROUNDING_MS;
+  const sentMs = event.sentMs ?? grant?.t ?? -Infinity;
+  return sentMs + validMs - (event.t - sentMs) - ROUNDING_MS;
 }
 
 /** A token is unknown once it was released, and no good once its lease was said to be lost. */
@@ -95,6 +102,8 @@ function wrongAfterwards(
     return answer === "no_token" ? null : `was released, and a verify answered with ${answer}`;
   }
   if (lostWhy === null) return `was verified after it was lost, which it was not`;
-  if (answer !== "ok" || OWN_ENDS.includes(lostWhy.why)) return null;
-  return `was lost (${lostWhy.why}), and a verify answered with ok`;
+  const known = OWN_ENDS.includes(lostWhy.why) ? [...OVER, "ok"] : OVER;
+  return known.includes(answer)
+    ? null
+    : `was lost (${lostWhy.why}), and a verify answered with ${answer}`;
 }

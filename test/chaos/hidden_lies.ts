@@ -16,17 +16,17 @@ import {
 } from "./lies.ts";
 
 /** With more events, by time. */
-function plus(history: readonly Event[], ...more: readonly Event[]): Event[] {
+export function plus(history: readonly Event[], ...more: readonly Event[]): Event[] {
   return [...history, ...more].sort((a, b) => a.t - b.t);
 }
 
 /** A run in which something was set up otherwise. */
-function setUp(history: readonly Event[], change: Partial<Setup>): Event[] {
+export function setUp(history: readonly Event[], change: Partial<Setup>): Event[] {
   return history.map((event) => event.kind === "setup" ? { ...event, ...change } : event);
 }
 
 /** A fault that was there in that time. */
-function fault(
+export function fault(
   name: string,
   targets: readonly string[],
   [t, healedMs]: readonly [number, number],
@@ -39,7 +39,7 @@ function fault(
 }
 
 /** A grant from its question to its release. */
-function granted(
+export function granted(
   [t, releasedMs]: readonly [number, number],
   id: string,
   [node, epoch]: readonly [string, number],
@@ -52,7 +52,11 @@ function granted(
 }
 
 /** A tenure record. */
-function tenure(t: number, [node, epoch]: readonly [string, number], closed: boolean): Event {
+export function tenure(
+  t: number,
+  [node, epoch]: readonly [string, number],
+  closed: boolean,
+): Event {
   return { t, kind: "tenure", store: "s", node, epoch, closed };
 }
 

@@ -4,7 +4,7 @@
  */
 import { type Causes, FOLLOWER_LATE_MS } from "./causes.ts";
 import type { EventOf } from "./history.ts";
-import type { Attempt } from "./sections.ts";
+import { type Attempt, validityMs } from "./sections.ts";
 
 /** How long a node may name a holder that has been displaced: until it knows that it is cut off. */
 const STALE_HOLDER_MS = 8_000;
@@ -71,13 +71,10 @@ export function wrongHolder(
     return `not_holder names ${holder.node} with epoch ${epoch}, which it had only ` +
       `${laterMs.toFixed(0)} ms later`;
   }
-  // What was asked for later was proven later, and is of an older tenure.
-  const before = attempts.find(({ ask, grant }) =>
-    grant?.store === store && grant.epoch < epoch && ask !== null && ask.t > t
-  );
-  if (before !== undefined) {
-    return `not_holder names ${holder.node} with epoch ${epoch}, before ${before.id} was granted ` +
-      `in epoch ${before.grant!.epoch}`;
+  const before = provenLater(epoch, t, { tenures, attempts, setup, causes });
+  if (before !== null) {
+    return `not_holder names ${holder.node} with epoch ${epoch}, before the one of ${before.id} ` +
+      `was over, ${before.grant!.epoch}`;
   }
   const closed = theirs.find((tenure) =>
     tenure.kind === "tenure" && tenure.closed && tenure.epoch === epoch
@@ -92,6 +89,26 @@ export function wrongHolder(
     ? null
     : `not_holder names ${holder.node} with epoch ${epoch}, though ${newer.node} had epoch ` +
       `${newer.epoch} ${(t - newer.t).toFixed(0)} ms before`;
+}
+
+/**
+ * A grant that was proven after a time, in a tenure that another one followed which began before an
+ * epoch: that one was not there at that time. Epochs are revisions of one stream, for all stores.
+ */
+function provenLater(
+  epoch: number,
+  t: number,
+  { tenures, attempts, setup, causes }: Holders,
+): Attempt | null {
+  if (causes.mayForget(t, Infinity)) return null;
+  return attempts.find(({ ask, grant, deadlineMs }) => {
+    if (grant === null || ask === null || grant.epoch >= epoch) return false;
+    const provenMs = deadlineMs === null ? ask.t : deadlineMs - validityMs(setup.ttlMs, false);
+    return Math.max(ask.t, provenMs) > t &&
+      tenures.some((tenure) =>
+        tenure.store === grant.store && tenure.epoch > grant.epoch && tenure.epoch <= epoch
+      );
+  }) ?? null;
 }
 
 /** Whether another node had a tenure on the store in a time span, or shortly before. */

@@ -21,6 +21,12 @@ const RESTARTS = [
   "upgrade agent",
 ];
 
+/** How a grant may come to its end against its client's will; `entry` by the older program. */
+const LOSSES: Readonly<Record<"lost" | "unverified", readonly string[]>> = {
+  lost: ["not_holder", "unavailable", "closed", "unverified", "deadline", "entry"],
+  unverified: ["lost"],
+};
+
 /** Every refusal and loss without a reason. */
 export function checkRefusals(
   events: readonly Event[],
@@ -158,12 +164,15 @@ function wasStale({ node, store, t }: EventOf<"refused">, evidence: Holders): bo
 
 function wrongLoss(
   { id, grant }: Attempt,
-  lost: { readonly t: number; readonly why: string },
+  lost: EventOf<"lost"> | EventOf<"unverified">,
   { attempts, causes }: Holders,
 ): string | null {
   if (grant === null) return null;
   const { node, store, epoch } = grant;
   if (lost.why === "no_token") return `${node} did not know the token it had granted`;
+  if (!LOSSES[lost.kind].includes(lost.why)) {
+    return `${lost.kind} (${lost.why}) on ${node}, which nothing in this run should cause`;
+  }
   const effect = lost.why === "closed" ? "gone" : "lost";
   if (!causes.explain(effect, grant, lost.t, lost.t)) {
     return `lost (${lost.why}) on ${node}, and nothing was wrong`;

@@ -30,7 +30,15 @@ export interface Attempt {
   /** The latest deadline that its client was told of; null where it is told none. */
   readonly deadlineMs: number | null;
   /** Why it was lost or could not be verified; null if neither. */
-  readonly lostWhy: { readonly t: number; readonly why: string } | null;
+  readonly lostWhy: EventOf<"lost"> | EventOf<"unverified"> | null;
+}
+
+/** What agents keep of a TTL for clocks that run at different rates. The older program keeps nothing. */
+const SKEW_MARGIN = 0.02;
+
+/** For how long a proof is valid, from when it was sent. */
+export function validityMs(ttlMs: number, older: boolean): number {
+  return older ? ttlMs : ttlMs * (1 - SKEW_MARGIN);
 }
 
 type OfAttempt = Extract<Event, { id: string }>;
@@ -62,7 +70,6 @@ function attemptOf(id: string, events: readonly OfAttempt[], goneMs: number | nu
   const lost = first("lost") ?? first("unverified");
   const over = [first("release"), first("exit"), lost].filter((event) => event !== null);
   const endMs = over.length === 0 ? null : Math.min(...over.map(({ t }) => t));
-  const lostWhy = lost === null ? null : { t: lost.t, why: lost.why };
   const deadlines = events.filter((event) => event.kind === "extended" || event.kind === "grant")
     .map((event) => event.deadlineMs).filter((deadlineMs) => deadlineMs !== null);
   const deadlineMs = deadlines.length === 0 ? null : Math.max(...deadlines);
@@ -75,7 +82,7 @@ function attemptOf(id: string, events: readonly OfAttempt[], goneMs: number | nu
     writes,
     endMs,
     status: first("exit")?.status ?? null,
-    lostWhy,
+    lostWhy: lost,
   };
   return { ...base, spans: grant === null ? [] : spansOf(grant, base, events, goneMs) };
 }

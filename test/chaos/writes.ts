@@ -55,12 +55,13 @@ function checkEpochs(events: readonly Event[], exemptions: Exemptions): Violatio
 function checkOrder(events: readonly Event[]): Violation[] {
   const logs = new Map<string, { lines: number; begunMs: number }>();
   return linesOf(events).flatMap(({ store, index, t, doneMs = Infinity }) => {
-    const log = logs.get(store) ?? { lines: 0, begunMs: 0 };
-    logs.set(store, { lines: index + 1, begunMs: Math.max(log.begunMs, t) });
-    const wrong = index !== log.lines
-      ? `line ${index} where line ${log.lines} should be`
-      : doneMs + COARSE_CLOCK_MS < log.begunMs
-      ? `line ${index} was done before an earlier one was begun`
+    const { lines, ...before } = logs.get(store) ?? { lines: 0, begunMs: 0 };
+    const begunMs = Math.max(before.begunMs, t);
+    logs.set(store, { lines: index + 1, begunMs });
+    const wrong = index !== lines
+      ? `line ${index} where line ${lines} should be`
+      : doneMs + COARSE_CLOCK_MS < begunMs
+      ? `line ${index} was done before it, or an earlier one, was begun`
       : null;
     return wrong === null
       ? []
@@ -91,20 +92,22 @@ function wrongLine(line: EventOf<"written">, attempt: Attempt | undefined): stri
   const slackMs = grant.deadlineMs === null ? COARSE_CLOCK_MS : 0;
   if (line.t + slackMs < grant.t) return "written before it was granted";
   const doneMs = line.doneMs ?? line.t;
+  const { status, endMs } = attempt;
+  if (status === 0 && doneMs > endMs! + slackMs) return "written after its command had ended";
   const covered = attempt.spans.some((span) =>
     line.t + slackMs >= span.fromMs && doneMs <= span.toMs + slackMs
   );
   return covered ? null : "written when its grant was no longer live";
 }
 
-/** Lines that were written, and are not in a log. */
+/** Lines that were written, and are not in a log; or are there, and were not. */
 function findMissing(events: readonly Event[], attempts: readonly Attempt[]): Violation[] {
   const missing = (t: number, message: string): Violation => ({ rule: "write", t, message });
   const noted = events.filter((event) => event.kind === "wrote").map(({ t, id, seq }) =>
     missing(t, `${id} wrote line ${seq}, which is not in the log`)
   );
   const cut = attempts.flatMap(({ ask, status, endMs, writes, id }) =>
-    status === 0 && ask?.writes !== undefined && writes.length < ask.writes
+    status === 0 && ask?.writes !== undefined && writes.length !== ask.writes
       ? [missing(endMs!, `${id} wrote ${ask.writes} lines, and ${writes.length} are in the log`)]
       : []
   );
