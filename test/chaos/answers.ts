@@ -8,7 +8,7 @@ import type { Violation } from "./checker.ts";
 import type { EventOf } from "./history.ts";
 import type { Attempt } from "./sections.ts";
 
-/** Within so much of the outage an agent knows that the coordinator does not answer (SPEC'd: 2 s). */
+/** Within so much of the outage an agent knows that the coordinator does not answer (the contract: 2 s). */
 const COORDINATOR_MS = 2_000;
 
 /**
