@@ -13,9 +13,9 @@ const COORDINATOR_MS = 2_000;
 
 /**
  * What a loaded machine may add: to an agent, to the client that notes the answer, and to the start of
- * `agent guard`. Of 45,000 answers on two shared cores none that no freeze delayed took half of it.
+ * `agent guard`. Of 60,000 answers on two shared cores, under other loads, the slowest took 1.2 s of it.
  */
-const BUSY_MACHINE_MS = 3_000;
+const BUSY_MACHINE_MS = 5_000;
 
 /** `agent guard` gives up on an agent that does not answer after so much, and the agent is frozen. */
 const NO_ANSWER_MS = 5_000;

@@ -66,12 +66,12 @@ export const LATER_LIES: readonly Lie[] = [
   [
     "unavailable comes late to one who waits for the lease",
     "answer",
-    /b\/1#9 on b was told unavailable 6000 ms after its wait/,
+    /b\/1#9 on b was told unavailable 9000 ms after its wait/,
     () =>
       plus(
         goodHistory(),
         ...OUTAGE,
-        ...answered([35_000, 9_000], "b/1#9", { why: "unavailable" }, {
+        ...answered([35_000, 12_000], "b/1#9", { why: "unavailable" }, {
           waitMs: 3_000,
           waitLease: true,
         }),
