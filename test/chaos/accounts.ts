@@ -23,6 +23,9 @@ const KILLED = 137;
  */
 const CALM_LATE_MS = 18_000;
 
+/** What there may be after the end: tenures are closed, and a command whose wrapper was killed runs on. */
+const AFTER_END: readonly Event["kind"][] = ["tenure", "grant", "written"];
+
 /** What is told of a grant alone. */
 const OF_GRANTS: readonly Event["kind"][] = ["extended", "afterwards", ...ENDS.socket];
 
@@ -73,14 +76,14 @@ function wrongAccount(list: readonly OfRequest[], older: readonly string[]): str
   const places = new Set(
     list.flatMap((event) => "node" in event ? [`${event.node} ${event.store}`] : []),
   );
-  const [asked, released] = [false, true].map((phase) =>
-    list.filter((event) => event.kind === "afterwards" && event.released === phase).length
-  );
-  if (asked > 1 || released > 1) return "was asked afterwards more than once";
   if (places.size > 1) return `is of several nodes or stores: ${[...places].join(", ")}`;
   for (const kind of ["ask", "grant", "refused"] as const) {
     if (list.filter((event) => event.kind === kind).length > 1) return `has more than one ${kind}`;
   }
+  const [asked, released] = [false, true].map((phase) =>
+    list.filter((event) => event.kind === "afterwards" && event.released === phase).length
+  );
+  if (asked > 1 || released > 1) return "was verified afterwards more than once";
   const ends = list.filter(({ kind }) => [...ENDS.socket, ...ENDS.guard].includes(kind));
   if (ends.length > 1) return `ended more than once: ${ends.map(({ kind }) => kind).join(", ")}`;
   const odd = ends.find(({ kind }) => !ENDS[via].includes(kind));
@@ -121,7 +124,7 @@ function wrongAnswer(
   return early === undefined ? null : `has a ${early.kind} before it was granted`;
 }
 
-/** Calms and what ends them take turns; and after the end nothing is told but what became of tenures. */
+/** Calms and what ends them take turns; and after the end nobody tells anything. */
 function checkPhases(events: readonly Event[]): Violation[] {
   const violations: Violation[] = [];
   const found = (t: number, message: string) => violations.push({ rule: "history", t, message });
@@ -129,7 +132,7 @@ function checkPhases(events: readonly Event[]): Violation[] {
   let healedMs = Infinity;
   let ended = false;
   for (const { kind, t } of events) {
-    if (ended && kind !== "tenure") found(t, `there is a ${kind} after the end`);
+    if (ended && !AFTER_END.includes(kind)) found(t, `there is a ${kind} after the end`);
     if (kind === "end") ended = true;
     if (kind === "healed") healedMs = t;
     if (kind !== "calm" && kind !== "disturbed") continue;

@@ -461,4 +461,16 @@ export const LATER_TRUTHS: readonly [truth: string, history: () => Event[]][] = 
         { t: 42_020, kind: "afterwards", id: "b/1#8", released: true, answer: "no_token" },
       ),
   ],
+  [
+    "a command whose wrapper was killed runs on after the clients' end, for as long as its lease",
+    () =>
+      plus(
+        goodHistory(),
+        { ...ask(59_900, "b/2#2", "b"), via: "guard", writes: 9 } as Event,
+        { t: 59_990, kind: "exit", id: "b/2#2", status: 137 },
+        { ...granted([60_010, 0], "b/2#2", ["b", 20])[1], deadlineMs: null } as Event,
+        written(60_020, 4, { id: "b/2#2", node: "b", epoch: 20, seq: 1 }),
+        tenure(60_500, ["b", 20], true),
+      ),
+  ],
 ];
