@@ -3,10 +3,10 @@
  * @module
  */
 import { wasBusy } from "./busy.ts";
-import { Causes } from "./causes.ts";
+import { type Causes, FOLLOWER_LATE_MS } from "./causes.ts";
 import type { Violation } from "./checker.ts";
 import type { Event, EventOf } from "./history.ts";
-import { endsOf, FOLLOWER_LATE_MS, heldElsewhere, type Holders, wrongHolder } from "./holders.ts";
+import { endsOf, heldElsewhere, type Holders, wrongHolder } from "./holders.ts";
 import type { Attempt } from "./sections.ts";
 
 /** A timer may be early by the resolution of clocks and rounding. */
@@ -21,16 +21,22 @@ const RESTARTS = [
   "upgrade agent",
 ];
 
+/** How a grant may come to its end against its client's will; `entry` by the older program. */
+const LOSSES: Readonly<Record<"lost" | "unverified", readonly string[]>> = {
+  lost: ["not_holder", "unavailable", "closed", "unverified", "deadline", "entry"],
+  unverified: ["lost"],
+};
+
 /** Every refusal and loss without a reason. */
 export function checkRefusals(
   events: readonly Event[],
   attempts: readonly Attempt[],
-  setup: EventOf<"setup">,
+  { setup, causes }: { readonly setup: EventOf<"setup">; readonly causes: Causes },
 ): Violation[] {
   const evidence: Holders = {
     setup,
     attempts,
-    causes: new Causes(events, setup),
+    causes,
     tenures: events.filter((event) => event.kind === "tenure"),
   };
   const violations: Violation[] = [];
@@ -158,12 +164,15 @@ function wasStale({ node, store, t }: EventOf<"refused">, evidence: Holders): bo
 
 function wrongLoss(
   { id, grant }: Attempt,
-  lost: { readonly t: number; readonly why: string },
+  lost: EventOf<"lost"> | EventOf<"unverified">,
   { attempts, causes }: Holders,
 ): string | null {
   if (grant === null) return null;
   const { node, store, epoch } = grant;
   if (lost.why === "no_token") return `${node} did not know the token it had granted`;
+  if (!LOSSES[lost.kind].includes(lost.why)) {
+    return `${lost.kind} (${lost.why}) on ${node}, which nothing in this run should cause`;
+  }
   const effect = lost.why === "closed" ? "gone" : "lost";
   if (!causes.explain(effect, grant, lost.t, lost.t)) {
     return `lost (${lost.why}) on ${node}, and nothing was wrong`;
