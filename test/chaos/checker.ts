@@ -16,6 +16,7 @@ import type { Event, EventOf } from "./history.ts";
 import { findOverlaps } from "./overlaps.ts";
 import { HistoryError } from "./reading.ts";
 import { checkRefusals } from "./refusals.ts";
+import type { Regression } from "./regressions.ts";
 import { type Attempt, attemptsOf } from "./sections.ts";
 import { checkTenures } from "./tenures.ts";
 import { checkWrites } from "./writes.ts";
@@ -59,6 +60,8 @@ export interface Verdict {
   readonly overlaps: number;
   readonly stuck: number;
   readonly violations: readonly Violation[];
+  /** Where the coordinator lost its past: told, and not the agents' fault. */
+  readonly regressions: readonly Regression[];
   /** Refusals by kind. */
   readonly refusals: Readonly<Record<string, number>>;
   /** How long after each calm each store was granted again, in milliseconds. */
@@ -86,7 +89,7 @@ export function check(events: readonly Event[]): Verdict {
     ...checkDeadlines(events, attempts, { setup, exemptions }),
     ...checkGraces(events, attempts, exemptions),
     ...checkTenures(events, { exemptions, causes }),
-    ...checkRefusals(events, attempts, { setup, causes }),
+    ...checkRefusals(events, attempts, { setup, causes, exemptions }),
     ...checkAnswers(attempts, causes),
     ...stuck,
     ...findGaps(events),
@@ -98,6 +101,7 @@ export function check(events: readonly Event[]): Verdict {
     overlaps: violations.filter(({ rule }) => OVERLAPS.includes(rule)).length,
     stuck: stuck.length,
     violations,
+    regressions: exemptions.regressions,
     refusals: countRefusals(attempts),
     recoveriesMs,
   };

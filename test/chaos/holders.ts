@@ -3,6 +3,7 @@
  * @module
  */
 import { type Causes, FOLLOWER_LATE_MS } from "./causes.ts";
+import type { Exemptions } from "./exemptions.ts";
 import type { EventOf } from "./history.ts";
 import { type Attempt, validityMs } from "./sections.ts";
 
@@ -18,13 +19,14 @@ export interface Holders {
   readonly attempts: readonly Attempt[];
   readonly tenures: readonly EventOf<"tenure">[];
   readonly causes: Causes;
+  readonly exemptions: Exemptions;
 }
 
 /** What is wrong with a refusal that says who holds the store; null if nothing is. */
 export function wrongHolder(
   { node, store, holder, t }: EventOf<"refused">,
   askedMs: number,
-  { tenures, attempts, setup, causes }: Holders,
+  { tenures, attempts, setup, causes, exemptions }: Holders,
 ): string | null {
   const here = { node, store };
   if (!holder) {
@@ -71,7 +73,7 @@ export function wrongHolder(
     return `not_holder names ${holder.node} with epoch ${epoch}, which it had only ` +
       `${laterMs.toFixed(0)} ms later`;
   }
-  const before = provenLater(epoch, t, { tenures, attempts, setup, causes });
+  const before = provenLater(epoch, t, { tenures, attempts, setup, causes, exemptions });
   if (before !== null) {
     return `not_holder names ${holder.node} with epoch ${epoch}, before the one of ${before.id} ` +
       `was over, ${before.grant!.epoch}`;
@@ -98,9 +100,9 @@ export function wrongHolder(
 function provenLater(
   epoch: number,
   t: number,
-  { tenures, attempts, setup, causes }: Holders,
+  { tenures, attempts, setup, causes, exemptions }: Holders,
 ): Attempt | null {
-  if (causes.mayForget(t, Infinity)) return null;
+  if (causes.mayForget(t, Infinity) || exemptions.regressions.length > 0) return null;
   return attempts.find(({ ask, grant, deadlineMs }) => {
     if (grant === null || ask === null || grant.epoch >= epoch) return false;
     const provenMs = deadlineMs === null ? ask.t : deadlineMs - validityMs(setup.ttlMs, false);

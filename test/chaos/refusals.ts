@@ -31,12 +31,11 @@ const LOSSES: Readonly<Record<"lost" | "unverified", readonly string[]>> = {
 export function checkRefusals(
   events: readonly Event[],
   attempts: readonly Attempt[],
-  { setup, causes }: { readonly setup: EventOf<"setup">; readonly causes: Causes },
+  evidenceOfRun: Pick<Holders, "setup" | "causes" | "exemptions">,
 ): Violation[] {
   const evidence: Holders = {
-    setup,
+    ...evidenceOfRun,
     attempts,
-    causes,
     tenures: events.filter((event) => event.kind === "tenure"),
   };
   const violations: Violation[] = [];
@@ -79,6 +78,7 @@ function wrongRefusal(
       return wrongGrace(fromMs, refused, evidence);
     case "busy":
       return unless(wasBusy(attempt, refused, evidence), "and nobody else was there");
+    case "exit 76":
     case "stale_epoch":
       return unless(wasStale(refused, evidence), "and nobody else had a newer epoch");
     case "exit 75": // One of busy, draining, grace, and not_holder.
@@ -150,7 +150,9 @@ function wrongGrace(
  * who writes to that file had a greater one. Where each node has files of its own, that is itself.
  */
 function wasStale({ node, store, t }: EventOf<"refused">, evidence: Holders): boolean {
-  const { setup, tenures, attempts } = evidence;
+  const { setup, tenures, attempts, exemptions } = evidence;
+  // Servers that forgot, forgot of all stores: the record that is newer than ours may be our own.
+  if (exemptions.regressions.some((each) => each.t <= t)) return true;
   const grants = attempts.map(({ grant }) => grant).filter((grant) => grant !== null);
   const known = [...tenures, ...grants].filter((each) =>
     each.store === store && each.t <= t + FOLLOWER_LATE_MS && !setup.older?.includes(each.node)

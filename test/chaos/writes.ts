@@ -34,6 +34,7 @@ function checkEpochs(events: readonly Event[], exemptions: Exemptions): Violatio
   // Of agents and of older programs, each the newest: what is exempt hides nothing else.
   const newest = new Map<string, EventOf<"written">>();
   for (const line of linesOf(events)) {
+    if (exemptions.isBehind(line)) continue;
     for (const older of [false, true]) {
       const before = newest.get(`${line.store} ${older}`);
       if (before === undefined || line.epoch >= before.epoch) continue;
