@@ -81,11 +81,15 @@ async function failure(promise: Promise<unknown>): Promise<unknown> {
 }
 
 /** A write by `client` that runs; it ends only by force. */
-async function running(client: Client, store: string, passLock?: false) {
+async function running(client: Client, store: string, passLock?: false, killAfterMs = 300) {
   const file = join(directory.path, `pid-${++count}`);
   const options = { waitMs: PATIENCE_MS, ...(passLock === undefined ? {} : { passLock }) };
   const end = failure(
-    client.guard(store, options, (token) => shell(300).write(token, store, [stubborn(file)])),
+    client.guard(
+      store,
+      options,
+      (token) => shell(killAfterMs).write(token, store, [stubborn(file)]),
+    ),
   );
   return { end, pid: await pidIn(file) };
 }
@@ -244,7 +248,8 @@ describe("a connection that the client gives up by itself", () => {
     const store = newStore();
     using proxy = await interfering(alpha.socket);
     const client = await connect({ socket: proxy.path, passLock: false });
-    const { end, pid } = await running(client, store);
+    // It is killed at the deadline, nearly a TTL away: until then the next question is answered.
+    const { end, pid } = await running(client, store, undefined, PATIENCE_MS);
     proxy.say("nonsense\n");
     await until("it is given up", async () => await client.held(store).catch(() => false));
     expect(isAlive(pid)).toBe(true);
