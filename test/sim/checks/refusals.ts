@@ -103,9 +103,11 @@ function checkGrace(checks: Checks, client: SimClient, refusal: Refusal): string
   const { world, owners, nowMs } = checks;
   const { node, wish: { store } } = client;
   const lease = client.run?.agent.inspect(store)?.store.lease;
-  // Clients of an earlier agent of the host are waited for until their deadlines, grace or not.
+  // Clients of an earlier agent of the host are waited for until their deadlines, grace or not; that
+  // stays owed when the lease was given up in between, as by a step-down.
   const awaits = lease?.phase === "ours" && lease.awaited !== null;
-  const graceMs = Math.max(world.plan.graceMs, awaits ? world.plan.ttlMs : 0);
+  const inherits = (client.run?.memory.previousIncarnations.size ?? 0) > 0;
+  const graceMs = Math.max(world.plan.graceMs, inherits ? world.plan.ttlMs : 0);
   // The tenure may be given up with the same breath; what it owes stays known.
   if (lease === undefined || lease.graceUntilMs <= node.clock.bootMs()) return "but it owes none";
   if ((refusal.retryAfterMs ?? 0) > graceMs + 1) return "for longer than a grace";
