@@ -117,8 +117,9 @@ function newIn(now: readonly Warning[], before: readonly Warning[]): readonly Wa
 }
 
 const REMADE =
-  "A bucket was deleted and made again while agents ran: what was held in it is lost " +
-  "to its holders, and whoever holds a store next owes a grace. Find out who deleted it";
+  "The bucket of before is missing here, and another one is in its place: what was held in it is " +
+  "lost to its holders, and whoever holds a store next owes a grace. Somebody deleted it, or the " +
+  "nats-servers lost their data: find out which";
 
 function natsListener(
   { agent, log, onReached, onUnreachable, onFatal }: BackendEvents,

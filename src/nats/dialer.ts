@@ -6,7 +6,9 @@ import { type Credentials, readCredentials } from "./credentials.ts";
 import { explainDial } from "./dial_failure.ts";
 import { Link } from "./link.ts";
 import type { Problem } from "./listener.ts";
+import { addressOf, type Membership, nameOf } from "./membership.ts";
 import type { NatsOptions } from "./options.ts";
+import type { Finding } from "./setup_error.ts";
 
 /** Waits between dials double from the first to the last, in milliseconds. */
 const WAIT_FIRST_MS = 100;
@@ -14,13 +16,16 @@ const WAIT_LAST_MS = 1_000;
 
 /** Dials, one attempt a call. */
 export class Dialer {
-  readonly #options: NatsOptions;
+  readonly #options: NatsOptions & { readonly membership: Membership };
   readonly #tell: (problem: Problem) => void;
   #failures = 0;
   #fingerprint: string | null = null;
   #gossip: readonly string[] = [];
 
-  constructor(options: NatsOptions, tell: (problem: Problem) => void) {
+  constructor(
+    options: NatsOptions & { readonly membership: Membership },
+    tell: (problem: Problem) => void,
+  ) {
     this.#options = options;
     this.#tell = tell;
   }
@@ -34,6 +39,7 @@ export class Dialer {
   /** The connection is of use: the next outage starts with short waits, and with the servers it knows of. */
   succeeded(link: Link): void {
     this.#failures = 0;
+    this.#options.membership.used(link);
     this.#gossip = link.nc.info?.connect_urls ?? this.#gossip;
   }
 
@@ -70,9 +76,28 @@ export class Dialer {
   }
 
   async #open(credentials: Credentials): Promise<Link | Problem> {
-    const { urls, node, incarnation } = this.#options;
+    const { urls } = this.#options;
     // Servers heard of are addresses, which a certificate may not name.
-    const servers = credentials.tls === undefined ? [...new Set([...urls, ...this.#gossip])] : urls;
+    let servers = credentials.tls === undefined ? [...new Set([...urls, ...this.#gossip])] : urls;
+    let stray: Finding | null = null;
+    while (servers.length > 0) {
+      const link = await this.#openOne(credentials, servers);
+      if ("check" in link) return stray === null ? link : strayProblem(stray);
+      const refusal = await this.#options.membership.refusal(link);
+      // One that ended meanwhile was compared with what came after it.
+      if (refusal === null || !link.isUp) return link;
+      stray ??= refusal;
+      await link.close("the server is not in the cluster");
+      servers = without(servers, link.named);
+    }
+    return strayProblem(stray!);
+  }
+
+  async #openOne(
+    credentials: Credentials,
+    servers: readonly string[],
+  ): Promise<Link | Problem> {
+    const { node, incarnation } = this.#options;
     try {
       const name = `zit-agent ${node} ${incarnation}`;
       const link = await Link.open({ servers, name, credentials });
@@ -82,4 +107,14 @@ export class Dialer {
       return explainDial(error, servers, this.#options.credentials ?? {});
     }
   }
+}
+
+/** The servers but for one; none where that is not among them, since it would be dialled again. */
+function without(servers: readonly string[], named: string): readonly string[] {
+  const rest = servers.filter((server) => nameOf(addressOf(server)) !== named);
+  return rest.length < servers.length ? rest : [];
+}
+
+function strayProblem({ check, message }: Finding): Problem {
+  return { fatal: false, check, topic: check, message };
 }

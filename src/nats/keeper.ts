@@ -6,13 +6,14 @@
 import type { Inspection } from "./buckets.ts";
 import { connectionLost } from "./dial_failure.ts";
 import { Dialer } from "./dialer.ts";
-import { explainInspection } from "./inspection_failure.ts";
+import { explainInspection, NoMemberError } from "./inspection_failure.ts";
 import type { Link } from "./link.ts";
 import type { CreatedBucket, Drift, NatsListener, NatsStats, Problem } from "./listener.ts";
 import { LOOK_FAULT_MS, LOOK_RETRY_MS, Lookout } from "./lookout.ts";
+import { Membership } from "./membership.ts";
 import { checkOptions, type NatsOptions } from "./options.ts";
 import { Pause } from "./pause.ts";
-import { Session } from "./session.ts";
+import { type ServerFindings, Session, type SessionOptions } from "./session.ts";
 import { EXIT_CONFIG, type Finding, SetupError } from "./setup_error.ts";
 import { Troubles } from "./troubles.ts";
 import { checkServerVersion } from "./versions.ts";
@@ -21,7 +22,7 @@ const STOPPING = "the agent stops";
 
 /** The life of the connections to the coordinator. */
 export class Keeper {
-  readonly #options: NatsOptions & { readonly bucket: string };
+  readonly #options: SessionOptions;
   readonly #listener: NatsListener;
   readonly #dialer: Dialer;
   readonly #pause: Pause;
@@ -36,8 +37,8 @@ export class Keeper {
   #ttlMs: number | null = null;
   #aheadMs: number | null = null;
   #warnings: readonly Finding[] = [];
-  /** What the servers told of their disks last; not asked yet on a new connection. */
-  #syncWarning: Finding | null = null;
+  /** What the servers told of themselves last; not asked yet on a new connection. */
+  #findings: ServerFindings = { syncing: null, membership: null };
   /** Why newer credentials than those in use could not be used. */
   #refused: Finding | null = null;
   #drift: Drift | null = null;
@@ -47,10 +48,10 @@ export class Keeper {
   /** @throws {SetupError} for options that could never work */
   constructor(options: NatsOptions & { readonly bucket: string }, listener: NatsListener) {
     checkOptions(options);
-    this.#options = options;
+    this.#options = { ...options, membership: new Membership(options) };
     this.#listener = listener;
     this.#troubles = new Troubles((...told) => listener.onProblem(...told));
-    this.#dialer = new Dialer(options, (problem) => this.#tell(problem));
+    this.#dialer = new Dialer(this.#options, (problem) => this.#tell(problem));
     this.#pause = new Pause(options, LOOK_RETRY_MS);
     this.#lookout = new Lookout(options, listener, {
       pause: this.#pause,
@@ -145,7 +146,7 @@ export class Keeper {
     if (this.#stopped || !link.isUp) return await link.close(STOPPING);
     this.#refused = null;
     const session = new Session(link, this.#options, this.#lookout);
-    session.syncWarning = this.#syncWarning;
+    session.findings = this.#findings;
     this.#session = session;
     this.#lookout.begin(session);
     link.onDown((reason) => this.#ended(session, reason));
@@ -203,6 +204,7 @@ export class Keeper {
       if (!link.isUp) return 0;
       if (error instanceof SetupError) return this.#faulty(session, [error]);
       this.#tell(explainInspection(error, link.forbidden));
+      if (error instanceof NoMemberError) link.fail("it is not in the cluster");
       return link.forbidden === null ? LOOK_RETRY_MS : LOOK_FAULT_MS;
     }
     if (!link.isUp || inspection === null) return 0;
@@ -214,7 +216,7 @@ export class Keeper {
     const { warnings, againMs } = await this.#lookout.survey(session, inspection);
     if (!link.isUp) return 0;
     this.#fit(session, inspection, warnings);
-    void session.askSyncing();
+    void session.askServers();
     return againMs;
   }
 
@@ -234,8 +236,9 @@ export class Keeper {
 
   /** All is well but for the warnings. */
   #fit(session: Session, inspection: Inspection, more: readonly Finding[]): void {
-    this.#syncWarning = session.syncWarning;
-    const servers = [session.versionWarning, session.syncWarning].filter((found) => found !== null);
+    this.#findings = session.findings;
+    const { syncing, membership } = this.#findings;
+    const servers = [session.versionWarning, syncing, membership].filter((found) => found !== null);
     const warnings = [...servers, ...inspection.warnings, ...more];
     const changed = JSON.stringify(warnings) !== JSON.stringify(this.#warnings);
     this.#warnings = warnings;
