@@ -11,6 +11,10 @@ const NOT_REACHED = "it has not been reached yet; writes are refused until it is
 /** How many stores a message names. */
 const MAX_NAMED = 3;
 
+/** With only one of the buckets, or with agents that run, some host would go on below what a disk has seen. */
+const BEGIN_ANEW = "once no write of the newer epochs is missing, stop all agents, delete both " +
+  'buckets (the leases and their -tenures), and start them (the manual: "When the bucket was lost")';
+
 /** What is wrong with some stores, and what to do about it. */
 const ADVICE = {
   duplicate_node: (stores: string, rival: string | null) => {
@@ -19,12 +23,11 @@ const ADVICE = {
   },
   epoch: (stores: string) =>
     `the coordinator has gone back in time for ${stores}: it gave an epoch below a recorded one; ` +
-    "restore its data, or delete the tenure records of these stores once no write of the newer " +
-    "epoch is missing",
+    `restore its newest data. Else ${BEGIN_ANEW}`,
   fence: (stores: string) =>
     `the disk has seen a newer epoch than the coordinator gives for ${stores}: this node is stale, the ` +
     "coordinator has lost its past, or the lock file is a copy of another store's; compare the lock " +
-    "files of the hosts before anything is put right",
+    `files of the hosts. Where the coordinator has lost its past, ${BEGIN_ANEW}`,
   lock_file: (stores: string) =>
     `the lock file of ${stores} (or the agent's journal) cannot be used, so the lease was let go; a ` +
     "refused guard says why",
