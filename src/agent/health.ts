@@ -11,6 +11,14 @@ const NOT_REACHED = "it has not been reached yet; writes are refused until it is
 /** How many stores a message names. */
 const MAX_NAMED = 3;
 
+/** A server that cannot write neither answers a write nor forgets what has expired. */
+const FULL_DISK =
+  "first see whether the nats-server's disk is full: if so make room, then restart the " +
+  "server, which may not write again by itself";
+
+/** How the reason begins where nothing was answered; reads of such a server may well be. */
+const SILENCE = "no answer";
+
 /** With only one of the buckets, or with agents that run, some host would go on below what a disk has seen. */
 const BEGIN_ANEW = "once no write of the newer epochs is missing, stop all agents, delete both " +
   'buckets (the leases and their -tenures), and start them (the manual: "When the bucket was lost")';
@@ -33,7 +41,8 @@ const ADVICE = {
     "refused guard says why",
   stuck: (stores: string) =>
     `the coordinator refuses ${stores} although nobody has renewed there for longer than TTL and ` +
-    "grace; compare the replicas of the bucket, and have the one that kept an expired entry made anew",
+    `grace: it keeps an expired entry; ${FULL_DISK}. Where it has room, compare the replicas of the ` +
+    "bucket, if it has several, and have the one that kept the entry made anew",
 } as const;
 
 /** Those that are over once an entry was taken and recorded. */
@@ -145,11 +154,10 @@ export class Health {
     if (tries < MIN_UNANSWERED || this.#closed || this.fails("writes")) return;
     // Told as that already.
     if (this.fails("coordinator")) return;
-    this.report(
-      "writes",
-      `the coordinator does not take the writes of store ${store} (${reason}); put that right, and ` +
-        "see the coordinator's own log",
-    );
+    const remedy = reason.startsWith(SILENCE)
+      ? `if it lasts, ${FULL_DISK}; its log has more`
+      : "put that right, and see the coordinator's own log";
+    this.report("writes", `the coordinator does not serve store ${store} (${reason}); ${remedy}`);
   }
 
   #onAnswered(store: string): void {

@@ -8,6 +8,7 @@ import { Link } from "./link.ts";
 import type { Problem } from "./listener.ts";
 import { addressOf, type Membership, nameOf } from "./membership.ts";
 import type { NatsOptions } from "./options.ts";
+import { checkPayload } from "./payload.ts";
 import type { Finding } from "./setup_error.ts";
 
 /** Waits between dials double from the first to the last, in milliseconds. */
@@ -79,18 +80,19 @@ export class Dialer {
     const { urls } = this.#options;
     // Servers heard of are addresses, which a certificate may not name.
     let servers = credentials.tls === undefined ? [...new Set([...urls, ...this.#gossip])] : urls;
-    let stray: Finding | null = null;
+    let unfit: Finding | null = null;
     while (servers.length > 0) {
       const link = await this.#openOne(credentials, servers);
-      if ("check" in link) return stray === null ? link : strayProblem(stray);
-      const refusal = await this.#options.membership.refusal(link);
+      if ("check" in link) return unfit === null ? link : unfitProblem(unfit);
+      const refusal = checkPayload(link.info, link.server) ??
+        await this.#options.membership.refusal(link);
       // One that ended meanwhile was compared with what came after it.
       if (refusal === null || !link.isUp) return link;
-      stray ??= refusal;
-      await link.close("the server is not in the cluster");
+      unfit ??= refusal;
+      await link.close("the server is not fit");
       servers = without(servers, link.named);
     }
-    return strayProblem(stray!);
+    return unfitProblem(unfit!);
   }
 
   async #openOne(
@@ -115,6 +117,6 @@ function without(servers: readonly string[], named: string): readonly string[] {
   return rest.length < servers.length ? rest : [];
 }
 
-function strayProblem({ check, message }: Finding): Problem {
+function unfitProblem({ check, message }: Finding): Problem {
   return { fatal: false, check, topic: check, message };
 }
