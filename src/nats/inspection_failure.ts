@@ -80,12 +80,5 @@ function jetStreamFailure(error: unknown): { topic: string | number; message: st
         "lasts, see whether most of the servers are up, and their logs",
     };
   }
-  if (text.includes("max_payload")) {
-    return {
-      topic: "max_payload",
-      message: "The nats-server takes messages that are too short for an agent (max_payload): " +
-        "leave that at its default",
-    };
-  }
   return { topic: name, message: `Cannot inspect the buckets: ${text}. ${SEE_LOG}` };
 }

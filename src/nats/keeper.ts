@@ -4,6 +4,7 @@
  * @module
  */
 import type { Inspection } from "./buckets.ts";
+import { Changeover } from "./changeover.ts";
 import { connectionLost } from "./dial_failure.ts";
 import { Dialer } from "./dialer.ts";
 import { explainInspection, NoMemberError } from "./inspection_failure.ts";
@@ -25,11 +26,11 @@ export class Keeper {
   readonly #options: SessionOptions;
   readonly #listener: NatsListener;
   readonly #dialer: Dialer;
+  readonly #changeover: Changeover;
   readonly #pause: Pause;
   readonly #loop: Promise<void>;
   #stopped = false;
   #session: Session | null = null;
-  #nextLink: Link | null = null;
   /** Whether requests go out. */
   #ready = false;
   /** Whether anything was answered since they do. */
@@ -39,8 +40,6 @@ export class Keeper {
   #warnings: readonly Finding[] = [];
   /** What the servers told of themselves last; not asked yet on a new connection. */
   #findings: ServerFindings = { syncing: null, membership: null };
-  /** Why newer credentials than those in use could not be used. */
-  #refused: Finding | null = null;
   #drift: Drift | null = null;
   readonly #lookout: Lookout;
   readonly #troubles: Troubles;
@@ -52,6 +51,7 @@ export class Keeper {
     this.#listener = listener;
     this.#troubles = new Troubles((...told) => listener.onProblem(...told));
     this.#dialer = new Dialer(this.#options, (problem) => this.#tell(problem));
+    this.#changeover = new Changeover(this.#dialer);
     this.#pause = new Pause(options, LOOK_RETRY_MS);
     this.#lookout = new Lookout(options, listener, {
       pause: this.#pause,
@@ -70,7 +70,8 @@ export class Keeper {
   }
 
   get warnings(): readonly Finding[] {
-    return this.#refused === null ? this.#warnings : [...this.#warnings, this.#refused];
+    const { refused } = this.#changeover;
+    return refused === null ? this.#warnings : [...this.#warnings, refused];
   }
 
   get drift(): Drift | null {
@@ -100,17 +101,8 @@ export class Keeper {
    */
   async reload(): Promise<void> {
     if (this.#session === null) return this.#pause.cut(); // The next dial reads them anyway.
-    const link = await this.#dialer.dialIfChanged();
-    this.#refused = null;
-    if (link === null) return; // Nothing has changed.
-    if ("check" in link) {
-      const message = `${link.message}; the connection made with the old credentials goes on`;
-      this.#refused = { check: link.check, message };
-      throw new Error(message);
-    }
-    if (this.#stopped) return await link.close(STOPPING);
-    await this.#nextLink?.close("it was replaced before it was used");
-    this.#nextLink = link;
+    if (!await this.#changeover.prepare(() => this.#session !== null)) return;
+    if (this.#stopped) return await this.#changeover.close(STOPPING);
     await this.#session?.link.close("the credentials were replaced");
     this.#pause.cut();
   }
@@ -121,30 +113,24 @@ export class Keeper {
     this.#pause.end();
     await this.#session?.link.close(STOPPING);
     await this.#loop;
-    await this.#nextLink?.close(STOPPING);
+    await this.#changeover.close(STOPPING);
   }
 
   async #run(): Promise<void> {
     // Not in the constructor's turn: the listener's owner does not have us yet.
     await Promise.resolve();
     while (!this.#stopped) {
-      const link = this.#takeNextLink() ?? await this.#dialer.dial();
+      const link = this.#changeover.take() ?? await this.#dialer.dial();
       if (link !== null) await this.#serve(link);
       const waitMs = this.problem?.fatal ? LOOK_FAULT_MS : this.#dialer.waitMs;
-      if (this.#nextLink === null) await this.#pause.for(waitMs);
+      if (!this.#changeover.prepared) await this.#pause.for(waitMs);
     }
-  }
-
-  #takeNextLink(): Link | null {
-    const link = this.#nextLink;
-    this.#nextLink = null;
-    return link;
   }
 
   /** Uses a connection until it is down. */
   async #serve(link: Link): Promise<void> {
     if (this.#stopped || !link.isUp) return await link.close(STOPPING);
-    this.#refused = null;
+    this.#changeover.changed();
     const session = new Session(link, this.#options, this.#lookout);
     session.findings = this.#findings;
     this.#session = session;
@@ -184,6 +170,7 @@ export class Keeper {
     this.#ready = false;
     this.#vouched = false;
     this.#session = null;
+    this.#changeover.changed();
     session.end(`the connection to the coordinator ended: ${reason}`);
     if (this.#stopped) return;
     // First why: what it means is told with it.
