@@ -170,7 +170,7 @@ function join(
     coordinator: () => coordinatorLine(options, backend.facts()),
   });
   const backend = startBackend(
-    { run: options, incarnation, clock, timers, lockPath: (store) => locks.path(store) },
+    { run: options, incarnation, clock, timers, memory, lockPath: (store) => locks.path(store) },
     {
       agent: () => agent!,
       log,

@@ -6,7 +6,7 @@
 import { lookup } from "node:dns/promises";
 import type { ServerInfo } from "@nats-io/transport-node";
 import { type Address, greet } from "./greeting.ts";
-import type { NatsOptions } from "./options.ts";
+import type { NatsOptions, ServerMemory } from "./options.ts";
 import type { Finding } from "./setup_error.ts";
 
 /** NATS' port for clients, where a URL names none. */
@@ -43,14 +43,21 @@ interface Answer {
   readonly info: ServerInfo | null;
 }
 
-/** Which servers may be used, for the life of an agent. */
+/** Which servers may be used. */
 export class Membership {
   readonly #addresses: readonly Address[];
   readonly #allowUnsafe: boolean;
+  readonly #bucket: string;
+  readonly #memory: ServerMemory | undefined;
   /** Whether a server was used that is in a cluster: then none will do that is not. */
-  #clustered = false;
+  #clustered: boolean;
 
-  constructor({ urls, allowUnsafeServer = false }: NatsOptions) {
+  constructor(
+    { urls, bucket, memory, allowUnsafeServer = false }: NatsOptions & { readonly bucket: string },
+  ) {
+    this.#bucket = bucket;
+    this.#memory = memory;
+    this.#clustered = memory?.wasClustered(bucket) ?? false;
     const addresses = urls.map(addressOf);
     const names = addresses.map(nameOf);
     this.#addresses = addresses.filter((_, index) => names.indexOf(names[index]) === index);
@@ -64,7 +71,9 @@ export class Membership {
 
   /** The server is in use. */
   used({ info }: Member): void {
-    if (info?.cluster !== undefined) this.#clustered = true;
+    if (info?.cluster === undefined || this.#clustered) return;
+    this.#clustered = true;
+    this.#memory?.rememberClustered(this.#bucket);
   }
 
   /** Why the server must not be used; null where it may be. Takes a greeting's time at most. */
@@ -95,8 +104,8 @@ export class Membership {
     if (this.#clustered) {
       return finding(
         `${server} is not in a cluster, but the servers that this agent has used are: it does not ` +
-          `share their leases, ${then}. ${REJOIN}; if it is to do alone from now on, name it alone ` +
-          "in --nats and restart all agents",
+          `share their leases, ${then}. ${REJOIN}; if it is to do alone from now on, stop all agents, ` +
+          "remove the file clusters from their state directories, and start them with its URL alone",
       );
     }
     for (const answers of await this.#ask()) {

@@ -3,10 +3,12 @@
  * is told, and it ends when the server is put right.
  */
 import { describe, expect, test } from "bun:test";
+import { rmSync } from "node:fs";
+import { join } from "node:path";
 import { Admin } from "../support/admin.ts";
 import { GrantWatch } from "../support/grant_watch.ts";
 import { freePort, NatsCluster, NatsServer } from "../support/nats.ts";
-import { RealAgent, refusal, runClient } from "../support/real_agent.ts";
+import { RealAgent, type RealAgentOptions, refusal, runClient } from "../support/real_agent.ts";
 import { until } from "../support/wait.ts";
 
 const TEST_MS = 240_000;
@@ -83,6 +85,36 @@ describe("a server that is not in the cluster", () => {
     await isGranted(watch);
     expect(watch.overlaps).toEqual([]);
   }, TEST_MS);
+
+  test(
+    "is not used by an agent that is restarted and knows no other, until its past is taken away",
+    async () => {
+      await using cluster = await NatsCluster.start(3);
+      const [n1] = cluster.servers as [NatsServer, NatsServer, NatsServer];
+      // As an agent that is told of the server on its own host alone.
+      const start = (more: Partial<RealAgentOptions> = {}) =>
+        RealAgent.start({ node: "a", nats: n1.url, flags: ["--ttl", "5s"], ...more });
+      await using before = await start();
+      await allSay([before], /^healthy/);
+      expect(await before.end("SIGTERM")).toBe(0);
+      await n1.wipe();
+      await n1.restart("");
+      const { state } = before;
+      {
+        await using agent = await start({ state });
+        await allSay(
+          [agent],
+          /^unhealthy; coordinator: .*the servers that this agent has used are/,
+        );
+        expect(await streamsOf(n1)).toEqual([]);
+        expect(await agent.end("SIGTERM")).toBe(0);
+      }
+      rmSync(join(state, "clusters"));
+      await using agent = await start({ state });
+      await allSay([agent], /^healthy/);
+    },
+    TEST_MS,
+  );
 
   test("is not used by a fleet that starts", async () => {
     await using cluster = await NatsCluster.start(3);
