@@ -198,7 +198,7 @@ test("every event that the program logs is in the manual's table, and none else"
     if (!file.endsWith(".ts")) continue;
     const source = readFileSync(join(root, "src", file), "utf8");
     const calls = source.matchAll(
-      /\.event\(\s*(?:level|"\w+"|\w+ === \d \? "\w+" : "\w+"),\s*([^,)]+)/g,
+      /\.event\(\s*(?:level|"\w+"|[\w.]+ === \d \? "\w+" : "\w+"),\s*([^,)]+)/g,
     );
     for (const [, argument] of calls) {
       for (const [, name] of argument!.matchAll(/"([a-z_]+)"/g)) names.add(name!);
