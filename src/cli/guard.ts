@@ -71,12 +71,12 @@ do if \`agent guard\` itself is killed. Once asked to end, they are ended, even
 if the lease is renewed after all. When COMMAND ends but leaves processes
 running, these keep the lock (the store stays busy on this host), but no lease.
 
-Not found, and so not ended: with no cgroup v2 that the caller may use, and
-\`agent guard\` killed as well, a process that left its process group, its
-parents and its environment, and closed the lock (or runs under --shared); and
-what others run for COMMAND (systemd-run, containers, other hosts). Not ended
-without a cgroup: a process of another user, which the caller may not signal;
-it is named.
+Not found, and so not ended: when \`agent guard\` is killed as well, a process
+that left its cgroup (its process group, with no cgroup v2 that the caller may
+use), its parents and its environment, and closed the lock (or runs under
+--shared); and what others run for COMMAND (systemd-run, containers, other
+hosts). Not ended without a cgroup: a process of another user, which the caller
+may not signal; it is named.
 
 COMMAND's environment:
   ZIT_LEASE_STORE      the store

@@ -120,7 +120,7 @@ function drainingCheck(agent: Agent): Check[] {
 function cgroupCheck(): Check {
   const problem = cgroupProblem();
   const message = problem === null
-    ? "available: what a guarded command starts cannot escape its guard"
+    ? "available: what a guarded command starts is found there, unless it moves itself to another cgroup"
     : `not available to this agent (${problem}): what leaves a guarded command's process group is ` +
       "found by its environment";
   return { name: "guard_cgroup", ok: true, message };

@@ -105,6 +105,32 @@ function makeDirectory(directory: string): void {
     chmodSync(directory, DIRECTORY_MODE); // the umask may have taken bits away
   } catch (error) {
     if (codeOf(error) !== "EEXIST") throw error;
+    refuseIfOthersWrite(directory);
+  }
+}
+
+/**
+ * Whoever can write here can have the agent forget what it granted, and which graces it owes: then a
+ * client that lives and the next one both write.
+ */
+function refuseIfOthersWrite(directory: string): void {
+  const stat = statSync(directory);
+  if (!stat.isDirectory()) return; // refused with the reason when its lock is made
+  const own = process.geteuid!();
+  const cannot = `Cannot use state directory ${directory}`;
+  if (stat.uid !== own && stat.uid !== 0) {
+    throw new StateDirError(
+      `${cannot}: it belongs to uid ${stat.uid}, who could change what this agent has to know; it ` +
+        `must belong to root or to uid ${own}: chown it, or choose another with --state-dir`,
+      {},
+    );
+  }
+  if ((stat.mode & 0o002) !== 0) {
+    throw new StateDirError(
+      `${cannot}: everybody may write to it, and could change what this agent has to know; ` +
+        `chmod o-w ${directory}`,
+      {},
+    );
   }
 }
 

@@ -131,18 +131,30 @@ function bad(id: string, code: number, message: string): BadRequest {
 
 /** The id as JSON text, null where there is none, undefined where it is of another type. */
 function idText(id: unknown, line: string): string | null | undefined {
-  if (typeof id === "number") {
-    return Number.isSafeInteger(id) ? String(id) : idSource(line);
-  }
+  if (typeof id === "number") return isPlain(id, line) ? String(id) : idSource(line, id);
   if (typeof id === "string") return JSON.stringify(id);
   if (id === undefined) return null;
   return id === null ? NO_ID : undefined;
 }
 
+const ID_KEY = '"id"';
+
+/** Whether the id stands in the line as we would write it, not as `1.0` or `1e0`: as nearly always. */
+function isPlain(id: number, line: string): boolean {
+  const at = line.indexOf(ID_KEY);
+  // Where it is there twice, or not, the one that counts is not told by looking.
+  if (at < 0 || line.indexOf(ID_KEY, at + 1) >= 0 || !Number.isSafeInteger(id)) return false;
+  const text = String(id);
+  let begin = at + ID_KEY.length;
+  while (line[begin] === ":" || line[begin] === " ") begin++;
+  const next = line[begin + text.length];
+  return line.startsWith(text, begin) && (next === "," || next === "}");
+}
+
 /** The text of the id's number in `line`, whose top-level `id` is one. Undefined if it cannot be told. */
-function idSource(line: string): string | undefined {
-  // It costs much for a long line, and no client needs a number like that there.
-  if (line.length > MAX_ODD_ID_LINE) return undefined;
+function idSource(line: string, id: number): string | undefined {
+  // It costs much for a long line, and no client needs an odd number there.
+  if (line.length > MAX_ODD_ID_LINE) return Number.isSafeInteger(id) ? String(id) : undefined;
   const sources = new Map<unknown, string>();
   function note(this: unknown, key: string, value: unknown, context?: { source?: string }) {
     if (key === "id" && context?.source !== undefined) sources.set(this, context.source);

@@ -164,14 +164,40 @@ test("open() says what is wrong when the path cannot be a state directory", asyn
   await until("nothing is left open", () => openedSince(before).length === 0);
 });
 
+test("open() refuses a directory in which everybody may write", () => {
+  using dir = tempDir();
+  const path = join(dir.path, "state");
+  mkdirSync(path);
+  chmodSync(path, 0o1777);
+  const { message, exitCode } = errorOf(() => open(path));
+  expect(exitCode).toBe(73);
+  expect(message).toBe(
+    `Cannot use state directory ${path}: everybody may write to it, and could change what this ` +
+      `agent has to know; chmod o-w ${path}`,
+  );
+  chmodSync(path, 0o775);
+  open(path).close();
+});
+
+test.skipIf(process.getuid!() !== 0)("open() refuses a directory of another user's", () => {
+  using dir = tempDir();
+  const path = join(dir.path, "state");
+  mkdirSync(path);
+  chownSync(path, 4321, 0);
+  expect(errorOf(() => open(path)).message).toContain(
+    "it belongs to uid 4321, who could change what this agent has to know; it must belong to root " +
+      "or to uid 0: chown it",
+  );
+});
+
 test.skipIf(process.getuid!() !== 0)(
-  "open() names the owner when the directory belongs to somebody else",
+  "open() names the owner when the directory cannot be used for its mode",
   async () => {
     using dir = tempDir();
     chmodSync(dir.path, 0o755);
     const path = join(dir.path, "state");
     mkdirSync(path, { mode: 0o750 });
-    chownSync(path, 4321, 4321);
+    chownSync(path, 0, 4321);
     // The runtime and the module may lie where another user cannot read: they are loaded before.
     await using other = child([
       process.execPath,
@@ -183,7 +209,7 @@ test.skipIf(process.getuid!() !== 0)(
     ]);
     expect(await other.line()).toBe(
       `Cannot use state directory ${path}: ${path}/lock: permission denied (EACCES) (${path} ` +
-        `belongs to uid 4321 with mode 0750, this agent runs as uid 1234); make it writable for ` +
+        `belongs to uid 0 with mode 0750, this agent runs as uid 1234); make it writable for ` +
         `the agent, or choose another with --state-dir`,
     );
   },
