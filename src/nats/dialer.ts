@@ -87,7 +87,10 @@ export class Dialer {
       const refusal = checkPayload(link.info, link.server) ??
         await this.#options.membership.refusal(link);
       // One that ended meanwhile was compared with what came after it.
-      if (refusal === null || !link.isUp) return link;
+      if (refusal === null || !link.isUp) {
+        this.#fingerprint = credentials.fingerprint;
+        return link;
+      }
       unfit ??= refusal;
       await link.close("the server is not fit");
       servers = without(servers, link.named);
@@ -102,9 +105,7 @@ export class Dialer {
     const { node, incarnation } = this.#options;
     try {
       const name = `zit-agent ${node} ${incarnation}`;
-      const link = await Link.open({ servers, name, credentials });
-      this.#fingerprint = credentials.fingerprint;
-      return link;
+      return await Link.open({ servers, name, credentials });
     } catch (error) {
       return explainDial(error, servers, this.#options.credentials ?? {});
     }

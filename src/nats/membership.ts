@@ -12,6 +12,9 @@ import type { Finding } from "./setup_error.ts";
 /** NATS' port for clients, where a URL names none. */
 const DEFAULT_PORT = 4222;
 
+/** How long a name may take to resolve, in milliseconds: a dial waits for it. */
+const LOOKUP_TIMEOUT_MS = 1_000;
+
 /** As many addresses of one name are asked: a name for more is no name of servers. */
 const MAX_ADDRESSES = 16;
 
@@ -76,7 +79,7 @@ export class Membership {
     this.#memory?.rememberClustered(this.#bucket);
   }
 
-  /** Why the server must not be used; null where it may be. Takes a greeting's time at most. */
+  /** Why the server must not be used; null where it may be. Takes two seconds at most. */
   async refusal(member: Member): Promise<Finding | null> {
     return this.#allowUnsafe ? null : await this.#apart(member, "so it is not used");
   }
@@ -154,12 +157,16 @@ function finding(message: string): Finding {
   return { check: "servers", message };
 }
 
-/** The addresses that a name stands for; none where it does not resolve. */
+/** The addresses that a name stands for; none where it does not resolve in time. */
 async function hostsOf({ host }: Address): Promise<string[]> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => reject(new Error("timeout")), LOOKUP_TIMEOUT_MS);
   try {
-    const found = await lookup(host, { all: true });
+    const found = await Promise.race([lookup(host, { all: true }), late]);
     return found.slice(0, MAX_ADDRESSES).map(({ address }) => address);
   } catch {
     return [];
+  } finally {
+    clearTimeout(timer);
   }
 }
