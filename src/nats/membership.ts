@@ -68,7 +68,7 @@ export class Membership {
   }
 
   /** Whether a server without a cluster must not be taken for the coordinator. */
-  get several(): boolean {
+  get mustBeClustered(): boolean {
     return !this.#allowUnsafe && (this.#clustered || this.#addresses.length > 1);
   }
 

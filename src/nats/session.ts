@@ -116,7 +116,7 @@ export class Session {
       replicas: this.#options.replicas,
       ttlMs: wantedTtlMs,
       clustered: nc.info?.cluster !== undefined,
-      mustBeClustered: this.#options.membership.several,
+      mustBeClustered: this.#options.membership.mustBeClustered,
       choosesFirst: startsAnywhere(this.link.serverVersion),
       wallMs: () => this.#options.clock.wallMs(),
     });
