@@ -37,6 +37,9 @@ function create(context: Context) {
   const copies: Node[] = [];
   const annotated: [type: Node | null, value: Node][] = [];
   const assigned: [name: string | undefined, value: Node][] = [];
+  const claimed: [type: Node | null, node: Node][] = [];
+  const nothings: Node[] = [];
+  const typed: Node[] = [];
 
   const give = (target: Node, value: unknown) => {
     const given = at(value);
@@ -50,9 +53,16 @@ function create(context: Context) {
       give(target, parameter.right);
     }
   };
+  /** `let name!: Token`, `declare const name: Token`: nothing has to be given to it. */
+  const claim = (node: Node, target: Node, isClaimed: unknown) => {
+    if (isClaimed) claimed.push([at(target, "typeAnnotation", "typeAnnotation"), node]);
+  };
   const call = (node: Node) => {
     const called = nameOf(node.callee);
-    if (called === "guard") (node.arguments as Node[]).forEach((each) => names.addGuarded(each));
+    const given = node.arguments as Node[];
+    if (called === "guard") given.forEach((each) => names.addGuarded(each));
+    nothings.push(...given.filter(isNothing));
+    if (node.type === "CallExpression" && node.typeArguments) typed.push(node);
     const of = at(node, "callee", "object")?.name;
     if (COPIERS.includes(of === undefined ? `${called}` : `${of}.${called}`)) copies.push(node);
   };
@@ -66,11 +76,19 @@ function create(context: Context) {
     FunctionDeclaration: declareParameters,
     FunctionExpression: declareParameters,
     ArrowFunctionExpression: declareParameters,
+    VariableDeclaration(node: Node) {
+      for (const each of node.declarations as Node[]) {
+        claim(each, at(each, "id")!, node.declare || each.definite);
+      }
+    },
     VariableDeclarator(node: Node) {
       names.addVariable(at(node, "id")!, at(node, "init"));
       give(at(node, "id")!, node.init);
     },
-    PropertyDefinition: (node: Node) => give(node, node.value),
+    PropertyDefinition(node: Node) {
+      give(node, node.value);
+      claim(node, node, node.declare); // what `!` it has is not told
+    },
     AssignmentExpression: (node: Node) =>
       void assigned.push([at(node, "left")?.name, at(node, "right")!]),
     CallExpression: call,
@@ -87,12 +105,22 @@ function create(context: Context) {
         ),
         ...annotated.filter(([type, value]) => names.makesToken(type) && names.mayBeAny(value))
           .map(([, value]) => value),
+        ...claimed.filter(([type]) => names.makesToken(type)).map(([, node]) => node),
+        ...nothings,
+        ...typed.filter((node) => names.makesToken(node.typeArguments) && names.isForged(node)),
         ...assigned.filter(([name, value]) => names.isToken(name) && names.mayBeAny(value))
           .map(([, value]) => value),
       ]);
       for (const node of wrong) context.report({ node, message: MESSAGE, hint: HINT });
     },
   };
+}
+
+/** `null!`, `undefined!`: of a type that goes for every parameter. */
+function isNothing(node: Node): boolean {
+  const of = at(node, "expression");
+  return node.type === "TSNonNullExpression" && of !== null &&
+    (of.name === "undefined" || (of.type === "Literal" && of.value === null));
 }
 
 export default plugin;

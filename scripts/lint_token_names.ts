@@ -114,6 +114,16 @@ export class Names {
     }
   }
 
+  /**
+   * Whether a call whose type arguments have a token in them is given something else first: the type
+   * argument has the compiler take `any` for one. A function, as for `map`, is looked at for itself.
+   */
+  isForged({ arguments: given }: Node): boolean {
+    const [first] = given as Node[];
+    if (first === undefined || /Function/.test(first.type)) return false;
+    return !this.#isToken(first);
+  }
+
   #isToken(value: unknown): boolean {
     if (!isNode(value)) return false;
     return value.type === "CallExpression"

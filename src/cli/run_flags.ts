@@ -70,7 +70,7 @@ export const FLAGS: readonly Flag[] = [
     ["admin-uid", "several", "ID", "users that may step down (default: root and its own)"],
     ["max-connections", "one", "N", "connections at a time (default: 1024)"],
     ["max-waiters", "one", "N", "guards waiting at a time (default: 10000)"],
-    ["max-grants", "one", "N", "grants of one connection (default: 1024)"],
+    ["max-grants", "one", "N", "guards and grants of one connection (default: 1024)"],
   ]),
   ...section("Log and metrics", [
     ["http", "one", "ADDR", "serve /metrics, /healthz and /readyz at HOST:PORT (default: off)"],

@@ -22,6 +22,17 @@ import { defaultSocketPath } from "./socket_path.ts";
 import { mintToken, type Token } from "./token.ts";
 import { type Disconnected, type LeaseChange, watchStores } from "./watch.ts";
 
+/** How to connect, and what goes for all guards. */
+export interface ClientOptions extends ConnectOptions {
+  /**
+   * Path of the agent's executable, or its name in PATH; default `agent`. By way of it the lock on disk passes
+   * to what {@linkcode ZitCli.write} runs under a token, and stays with that until it ends: also when the
+   * agent is killed, or this process. False: the lock goes with the agent, or with this process, though
+   * the program may write on until its watchdog has killed it.
+   */
+  readonly passLock?: string | false;
+}
+
 /** How to guard a write. */
 export interface GuardOptions {
   /** How long to wait for the turn, the lock and the end of a grace. Default 0. */
@@ -30,12 +41,8 @@ export interface GuardOptions {
   readonly waitLease?: boolean;
   /** Whether it may overlap other shared guards, for writers that take turns by themselves. */
   readonly shared?: boolean;
-  /**
-   * Path of the agent's executable, or its name in PATH. With it the lock on disk passes to what
-   * {@linkcode ZitCli.write} runs under the token, and stays with that until it ends, also when the
-   * agent and this process are killed. Default: the lock is the agent's alone, and goes with it.
-   */
-  readonly passLock?: string;
+  /** As {@linkcode ClientOptions.passLock}, for this guard. */
+  readonly passLock?: string | false;
   /** What the write is for; shown to people. */
   readonly purpose?: string;
   /** Ends the wait, and then the write: it aborts the token's signal. */
@@ -46,7 +53,7 @@ export interface GuardOptions {
 export interface AskOptions {
   /** Gives the question up: it throws what the signal aborted with. */
   readonly signal?: AbortSignal;
-  /** How long to wait for the agent's answer, in ms. Default 10,000; for `stepdown` 120,000. */
+  /** How long to wait for the answer, in ms, connecting included. Default 10,000; for `stepdown` 120,000. */
   readonly timeoutMs?: number;
 }
 
@@ -64,9 +71,9 @@ const HELD_AT_ONCE = 5_000;
  * @throws {AgentUnreachable} if nobody listens on the socket, or not in time.
  * @throws {InvalidError} if no socket was given and the environment names none.
  */
-export async function connect(options: ConnectOptions = {}): Promise<Client> {
+export async function connect(options: ClientOptions = {}): Promise<Client> {
   const client = new Client(options);
-  await client.reach();
+  await client.reach({ signal: options.signal });
   return client;
 }
 
@@ -75,18 +82,21 @@ export class Client {
   /** The path of the agent's socket. */
   readonly socket: string;
   readonly #options: ConnectOptions & { readonly socket: string };
+  readonly #passLock: string | false;
   readonly #link: Link;
 
   /** Makes a client that connects when it is first used; {@linkcode connect} does so at once. */
-  constructor(options: ConnectOptions = {}) {
-    this.socket = options.socket ?? defaultSocketPath(process.env, process.getuid?.() ?? 0);
-    this.#options = { ...options, socket: this.socket };
+  constructor({ passLock = "agent", socket, timeoutMs }: ClientOptions = {}) {
+    this.socket = socket ?? defaultSocketPath(process.env, process.getuid?.() ?? 0);
+    this.#options = { socket: this.socket, timeoutMs };
+    this.#passLock = passLock;
     this.#link = new Link(this.#options);
   }
 
-  /** Connects, unless connected. */
-  async reach(): Promise<void> {
-    await this.#link.dial();
+  /** Connects, unless connected; within `timeoutMs` if that is less than what connecting may take. */
+  async reach(options: AskOptions = {}): Promise<void> {
+    options.signal?.throwIfAborted();
+    await this.#link.dial(options);
   }
 
   /**
@@ -123,23 +133,26 @@ export class Client {
 
   async #grant(
     store: string,
-    { waitMs, waitLease, shared, passLock, purpose, signal }: GuardOptions,
+    options: GuardOptions,
   ): Promise<{ on: Grants; grant: LiveGrant }> {
+    const { waitMs = 0, waitLease = false, shared = false, purpose, signal } = options;
+    const passLock = (options.passLock ?? this.#passLock) || null;
     signal?.throwIfAborted();
-    // The protocol's optional members are left out, not null.
-    const params = {
-      store,
-      wait_ms: waitMs ?? 0,
-      wait_lease: waitLease ?? false,
-      shared: shared ?? false,
-      pass_lock: passLock !== undefined,
-      ...(purpose === undefined ? {} : { purpose }),
-    };
-    const timeoutMs = params.wait_ms + ANSWER_MS;
-    const granted = await this.#link.use(
-      async (on) => ({ on, grant: await on.ask(params, { signal, passLock, timeoutMs }) }),
-      signal,
-    );
+    const sinceMs = performance.now();
+    const bounds = { signal, timeoutMs: waitMs + ANSWER_MS, sinceMs };
+    const granted = await this.#link.use(async (on) => {
+      const params = {
+        store,
+        // It is waited for from the call on, connecting included.
+        wait_ms: waitMs > 0 ? Math.max(0, waitMs - (performance.now() - sinceMs)) : waitMs,
+        wait_lease: waitLease,
+        shared,
+        pass_lock: passLock !== null,
+        // The protocol's optional members are left out, not null.
+        ...(purpose === undefined ? {} : { purpose }),
+      };
+      return { on, grant: await on.ask(params, { ...bounds, passLock }) };
+    }, bounds);
     if (signal?.aborted) {
       await granted.on.end(granted.grant).catch(() => {});
       throw signal.reason;
@@ -229,13 +242,21 @@ export class Client {
   ): Promise<StepdownResult> {
     const { forMs, signal, timeoutMs = STEPDOWN_MS } = options;
     signal?.throwIfAborted();
+    const bounds = { signal, timeoutMs, sinceMs: performance.now() };
     // Not asked twice: what it did is not undone by the connection's end.
-    const { connection } = await this.#link.dial();
+    const { connection } = await this.#link.dial(bounds);
     const params = { ...which, ...(forMs === undefined ? {} : { for_ms: forMs }) };
-    return await connection.call("stepdown", params, { signal, timeoutMs });
+    return await connection.call("stepdown", params, bounds);
   }
 
-  /** Ends the client: guards that run lose their grants. Views and watches have their own ends. */
+  /**
+   * Ends the client. Guards that run lose their grants: their tokens are refused and their signals abort, and
+   * the programs of {@linkcode ZitCli.write} are ended, as when the lease is lost. Only when that is done, and what was given to
+   * `guard` has returned or the deadline of its lease has passed, are the grants given back and the connection closed. So
+   * a write that waits for this to end waits for itself, until its deadline.
+   *
+   * A client that is not closed keeps its process from ending. Views and watches have their own ends.
+   */
   close(): Promise<void> {
     return this.#link.close();
   }
@@ -251,9 +272,10 @@ export class Client {
     { signal, timeoutMs = ANSWER_MS }: AskOptions = {},
   ): Promise<Methods[M]["result"]> {
     signal?.throwIfAborted();
+    const bounds = { signal, timeoutMs, sinceMs: performance.now() };
     return await this.#link.use(
-      ({ connection }) => connection.call(method, params, { signal, timeoutMs }),
-      signal,
+      ({ connection }) => connection.call(method, params, bounds),
+      bounds,
     );
   }
 }

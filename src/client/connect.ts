@@ -4,6 +4,7 @@
  */
 import { connect as connectSocket, type Socket } from "node:net";
 import process from "node:process";
+import { type Bounds, onEnd } from "./bounds.ts";
 import { Connection } from "./connection.ts";
 import { AgentUnreachable } from "./errors.ts";
 import { checkSocketPath, defaultSocketPath } from "./socket_path.ts";
@@ -14,6 +15,8 @@ export interface ConnectOptions {
   readonly socket?: string;
   /** How long connecting may take. Default 2,000: an agent accepts in microseconds. */
   readonly timeoutMs?: number;
+  /** Gives connecting up: it throws what the signal aborted with. */
+  readonly signal?: AbortSignal;
 }
 
 const DEFAULT_TIMEOUT_MS = 2_000;
@@ -24,7 +27,7 @@ const RETRY_MS = 20;
 /**
  * Connects to the agent.
  *
- * @throws {AgentUnreachable} if nobody listens on the socket, or not in time.
+ * @throws {AgentUnreachable} if nobody listens on the socket, or not in time. What the signal aborted with.
  * @throws {AgentError} if no socket was given and the environment names none, or none that can be.
  */
 export async function openConnection(options: ConnectOptions = {}): Promise<Connection> {
@@ -43,29 +46,31 @@ export async function openConnection(options: ConnectOptions = {}): Promise<Conn
 export async function openSocket(
   options: ConnectOptions & { readonly socket: string },
 ): Promise<Socket> {
-  const { socket: path, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+  const { socket: path, timeoutMs = DEFAULT_TIMEOUT_MS, signal } = options;
   checkSocketPath(path);
-  const deadline = performance.now() + timeoutMs;
+  const sinceMs = performance.now();
   while (true) {
-    const socket = await tryConnect(path, deadline - performance.now());
+    signal?.throwIfAborted();
+    const socket = await tryConnect(path, { timeoutMs, signal, sinceMs });
     if (socket !== null) return socket;
-    if (performance.now() + RETRY_MS > deadline) throw tooSlow(path, timeoutMs);
+    if (performance.now() + RETRY_MS > sinceMs + timeoutMs) throw tooSlow(path, timeoutMs);
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
 }
 
 /** A connected socket, or null where another try may succeed. */
-function tryConnect(path: string, timeoutMs: number): Promise<Socket | null> {
+function tryConnect(path: string, bounds: Bounds): Promise<Socket | null> {
   return new Promise((resolve, reject) => {
     const socket = connectSocket(path);
     // Nothing is read before somebody wants it.
     socket.pause();
-    const timer = setTimeout(() => {
+    const stop = onEnd(bounds, () => null, (reason) => {
       socket.destroy();
-      resolve(null);
-    }, timeoutMs);
+      if (bounds.signal?.aborted) reject(reason);
+      else resolve(null);
+    });
     function failed(error: NodeJS.ErrnoException) {
-      clearTimeout(timer);
+      stop();
       socket.destroy();
       // Reset: taken, told why it cannot stay, and closed, all before the runtime looked. What it was
       // told is lost; the next one may stay, or read why not.
@@ -74,14 +79,15 @@ function tryConnect(path: string, timeoutMs: number): Promise<Socket | null> {
     }
     socket.once("error", failed);
     socket.once("connect", () => {
-      clearTimeout(timer);
+      stop();
       socket.off("error", failed);
       resolve(socket);
     });
   });
 }
 
-function tooSlow(path: string, timeoutMs: number): AgentUnreachable {
+/** @internal */
+export function tooSlow(path: string, timeoutMs: number): AgentUnreachable {
   return new AgentUnreachable(
     `The agent at ${path} did not take the connection within ${timeoutMs} ms; see what it is ` +
       "doing (systemctl status zit-agent)",

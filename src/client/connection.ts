@@ -11,8 +11,10 @@ import {
   type Methods,
   type Notification,
 } from "../socket/protocol.ts";
+import { onEnd } from "./bounds.ts";
 import { AgentError, agentError, AgentUnreachable } from "./errors.ts";
 import { afterReading, checkLength } from "./sending.ts";
+import { closedHere, lost, silent } from "./unanswered.ts";
 
 /** No answer is longer: the agent cuts a client off at 8 MiB of backlog. */
 const MAX_ANSWER_BYTES = 16 * 1_048_576;
@@ -37,10 +39,9 @@ export interface CallOptions {
    * memory) keeps its connections open and answers nothing.
    */
   readonly timeoutMs?: number;
+  /** @internal When it began; see {@linkcode Bounds}. */
+  readonly sinceMs?: number;
 }
-
-/** The longest that a timer can wait: 24.8 days, and what the agent takes for a longer wait. */
-const MAX_TIMER_MS = 2_147_483_647;
 
 /** A call that has no answer yet. */
 interface Pending {
@@ -79,6 +80,8 @@ export class Connection {
   #end: AgentError | null | undefined = undefined;
   /** Whether what the agent said before it was asked has been read. */
   #looked = false;
+  /** What is to end before we close. */
+  #beforeClosing: ((why: AgentError | null) => Promise<void>) | null = null;
 
   /**
    * Takes over `socket`, which is connected. Programs call `openConnection` instead.
@@ -93,7 +96,7 @@ export class Connection {
     socket.on("error", (error) => cause = error);
     this.closed = new Promise((resolve) => {
       socket.on("close", () => {
-        this.#finish(this.#lost({ cause }));
+        this.#finish(lost(this.#path, { cause }));
         resolve(this.#end!);
       });
     });
@@ -117,21 +120,14 @@ export class Connection {
     options: CallOptions = {},
   ): Promise<Methods[M]["result"]> {
     const { signal, timeoutMs = Infinity } = options;
+    const late = () => silent(this.#path, method, timeoutMs);
     return new Promise((resolve, reject) => {
       signal?.throwIfAborted();
-      if (this.#end !== undefined) throw this.#end ?? this.#lost();
+      if (this.#end !== undefined) throw this.#end ?? closedHere(this.#path);
       const id = ++this.#lastId;
       const line = `${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`;
       checkLength(method, line);
-      const abort = () => this.#giveUp(id, signal!.reason);
-      signal?.addEventListener("abort", abort, { once: true });
-      const timer = timeoutMs <= MAX_TIMER_MS
-        ? setTimeout(() => this.#giveUp(id, this.#silent(method, timeoutMs)), timeoutMs)
-        : undefined;
-      const stopListening = () => {
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", abort);
-      };
+      const stopListening = onEnd(options, late, (reason) => this.#giveUp(id, reason));
       this.#pending.set(id, { method, resolve, reject, stopListening });
       this.#send(line);
     });
@@ -146,6 +142,17 @@ export class Connection {
     return () => this.#listeners.delete(listener);
   }
 
+  /**
+   * Has `end` called before the connection is closed from here, and waited for: on the agent's side what was
+   * granted ends with the connection, so what writes under it has to have ended before. With why the
+   * connection is given up, null for {@linkcode close}; until that has ended calls are answered.
+   *
+   * @internal
+   */
+  beforeClosing(end: (why: AgentError | null) => Promise<void>): void {
+    this.#beforeClosing = end;
+  }
+
   /** Whether calls can still be answered. */
   get open(): boolean {
     return this.#end === undefined;
@@ -153,6 +160,7 @@ export class Connection {
 
   /** Closes the connection; calls without an answer are rejected. */
   async close(): Promise<void> {
+    if (this.#beforeClosing !== null) await this.#beforeClosing(null);
     this.#finish(null);
     this.#socket.destroy();
     await this.closed;
@@ -182,6 +190,7 @@ export class Connection {
   }
 
   #read(chunk: Buffer): void {
+    if (this.#end !== undefined) return;
     this.#lines.push(chunk);
     for (let line = this.#lines.next(); line !== null; line = this.#lines.next()) {
       if (this.#end !== undefined) return;
@@ -201,10 +210,7 @@ export class Connection {
     if (typeof message.method === "string") return this.#notify(message as Notification);
     if (typeof message.id === "number") return this.#settle(message.id, message);
     // Not an answer to anything we asked: the agent does not want this connection.
-    if (message.error !== undefined) {
-      this.#finish(agentError(message.error));
-      this.#socket.destroy();
-    }
+    if (message.error !== undefined) this.#giveConnectionUp(agentError(message.error));
   }
 
   #notify(notification: Notification): void {
@@ -244,27 +250,18 @@ export class Connection {
   }
 
   #nonsense(): void {
-    this.#finish(
+    this.#giveConnectionUp(
       new AgentError(`What listens on ${this.#path} does not speak the agent's protocol`, {
         kind: "internal",
       }),
     );
-    this.#socket.destroy();
   }
 
-  #silent(method: Method, timeoutMs: number): AgentUnreachable {
-    return new AgentUnreachable(
-      `The agent at ${this.#path} did not answer "${method}" within ${timeoutMs} ms: it hangs, or ` +
-        "has too much to do; see what it is doing (systemctl status zit-agent)",
-      { unknown: true },
-    );
-  }
-
-  #lost(options: { cause?: unknown; unknown?: boolean } = {}): AgentUnreachable {
-    return new AgentUnreachable(
-      `The agent at ${this.#path} closed the connection; see its log (journalctl -u zit-agent)`,
-      options,
-    );
+  /** Nothing more is asked or read; the socket is closed when nothing needs it to be open. */
+  #giveConnectionUp(why: AgentError): void {
+    this.#finish(why);
+    const ended = this.#beforeClosing?.(why) ?? Promise.resolve();
+    void ended.then(() => this.#socket.destroy());
   }
 
   /** Rejects every call that has no answer; there will be none. */
@@ -275,7 +272,8 @@ export class Connection {
     const said = end instanceof AgentUnreachable ? null : end;
     for (const [id, { reject, stopListening }] of this.#pending) {
       stopListening();
-      reject(said ?? this.#lost({ cause: end?.cause, unknown: id <= this.#sentId }));
+      const options = { cause: end?.cause, unknown: id <= this.#sentId };
+      reject(said ?? (end === null ? closedHere : lost)(this.#path, options));
     }
     this.#pending.clear();
   }

@@ -6,6 +6,7 @@
  * @module
  */
 import type { GuardResult, Notification } from "../socket/protocol.ts";
+import { within } from "./bounds.ts";
 import type { BootClock } from "./clock.ts";
 import type { Connection } from "./connection.ts";
 import { Deadline } from "./deadline.ts";
@@ -22,8 +23,8 @@ export interface LiveGrantOptions {
   readonly socket: string;
   /** The caller's signal, which also ends the write. */
   readonly signal?: AbortSignal;
-  /** The agent's executable, where the lock is to pass to what runs under the grant. */
-  readonly passLock?: string;
+  /** The agent's executable, where the lock is to pass to what runs under the grant; else null. */
+  readonly passLock: string | null;
 }
 
 /** A grant of the agent. */
@@ -34,6 +35,9 @@ export class LiveGrant implements Grant {
   readonly lockPath: string;
   readonly unguarded: string | null;
   readonly lockPasser: string | null;
+  /** Resolves when its guard has ended, and nothing runs under it any more. */
+  readonly over: Promise<void>;
+  #setOver!: () => void;
   readonly #connection: Connection;
   readonly #deadline: Deadline;
   readonly #socket: string;
@@ -53,12 +57,13 @@ export class LiveGrant implements Grant {
     this.node = result.node;
     this.lockPath = result.lock_path;
     this.unguarded = result.unguarded;
-    this.lockPasser = passLock ?? null;
+    this.lockPasser = passLock;
     this.#connection = connection;
     this.#deadline = new Deadline(result, clock);
     this.#socket = socket;
     this.#secret = result.token;
     this.#caller = signal;
+    this.over = new Promise((resolve) => this.#setOver = resolve);
     this.#stopListening = onAbort([signal], (reason) => {
       this.#stop(reason);
       this.#giveUp(reason);
@@ -136,10 +141,19 @@ export class LiveGrant implements Grant {
     }
   }
 
-  /** The connection is gone. */
-  agentGone(): void {
-    this.#lose("the agent is gone, and the grant with it");
+  /** The connection is gone, or is to be closed from here: the write is to stop, as at any loss. */
+  abandon(why: string): void {
+    this.#lose(why);
     this.#giveUp(this.#refusal);
+  }
+
+  /**
+   * Resolves when nothing writes under a grant that was abandoned. A write that does not heed its signal is
+   * waited for until the deadline that is known now; then it may not go on in any case.
+   */
+  async settled(): Promise<void> {
+    await within(this.over, { timeoutMs: this.msToDeadline }, () => null).catch(() => {});
+    await Promise.all([...this.#programs].map(({ gone }) => gone));
   }
 
   /**
@@ -176,7 +190,10 @@ export class LiveGrant implements Grant {
       this.#stop(this.#refusal);
       this.#giveUp(this.#refusal);
     }
-    await this.#finish(lost).finally(this.#stopListening);
+    await this.#finish(lost).finally(() => {
+      this.#stopListening();
+      void Promise.all([...this.#programs].map(({ gone }) => gone)).then(this.#setOver);
+    });
   }
 
   async #finish(lost: NoTokenError | LostError | null): Promise<void> {

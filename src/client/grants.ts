@@ -4,8 +4,10 @@
  * @module
  */
 import type { GuardParams, Notification } from "../socket/protocol.ts";
+import type { Bounds } from "./bounds.ts";
 import type { BootClock } from "./clock.ts";
 import type { Connection } from "./connection.ts";
+import { AgentUnreachable } from "./errors.ts";
 import { LiveGrant } from "./grant.ts";
 
 /**
@@ -14,24 +16,27 @@ import { LiveGrant } from "./grant.ts";
  */
 const LOOK_EVERY_MS = 250;
 
+/** Why a grant ends with its connection. */
+const AGENT_GONE = "the agent is gone, and the grant with it";
+
 /** What is the caller's own of a grant. */
-export interface GrantOptions {
-  readonly signal?: AbortSignal;
-  /** The agent's executable, where the lock is to pass on. */
-  readonly passLock?: string;
-  /** How long to wait for the answer, in ms. */
-  readonly timeoutMs?: number;
+export interface GrantOptions extends Bounds {
+  /** The agent's executable, where the lock is to pass on; null where not. */
+  readonly passLock: string | null;
 }
 
 /** Asks for grants on a connection. */
 export class Grants {
   readonly connection: Connection;
+  /** Resolves when the connection is gone, and nothing writes under its grants any more. */
+  readonly over: Promise<void>;
   readonly #clock: BootClock;
   readonly #socket: string;
   readonly #live = new Map<string, LiveGrant>();
   /** News of a grant can come right behind the answer, before whoever asked has got that. */
   readonly #early = new Map<string, Notification[]>();
   #asking = 0;
+  #closing = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** When the timer comes; on the monotonic clock, as timers do. */
   #lookAtMs = Infinity;
@@ -41,9 +46,13 @@ export class Grants {
     this.#clock = options.clock;
     this.#socket = options.socket;
     connection.onNotification((notification) => this.#take(notification));
+    connection.beforeClosing(async (why) => {
+      const grants = this.#abandonAll(why?.message ?? "this client was closed");
+      await Promise.all(grants.map((grant) => grant.settled()));
+    });
     // Once for all grants: what waits for a promise is kept until that is settled.
-    connection.closed.then(() => {
-      for (const grant of this.#live.values()) grant.agentGone();
+    this.over = connection.closed.then(async () => {
+      await Promise.all(this.#abandonAll(AGENT_GONE).map(({ over }) => over));
     });
   }
 
@@ -53,24 +62,25 @@ export class Grants {
    * @throws {AgentError} what the agent refused with. The signal's reason if it aborts before.
    */
   async ask(params: GuardParams, options: GrantOptions): Promise<LiveGrant> {
-    const { signal, passLock, timeoutMs } = options;
+    const { passLock, ...bounds } = options;
     this.#asking++;
     try {
       const { connection } = this;
       const asked = { ...params, follow: true };
-      const result = await connection.call("guard", asked, { signal, timeoutMs });
+      const result = await connection.call("guard", asked, bounds);
+      if (this.#closing) throw this.#tooLate(result.token);
       const grant = new LiveGrant({
         connection,
         result,
         clock: this.#clock,
         socket: this.#socket,
-        signal,
+        signal: bounds.signal,
         passLock,
       });
       this.#live.set(grant.secret, grant);
       for (const notification of this.#early.get(grant.secret) ?? []) grant.take(notification);
       this.#early.delete(grant.secret);
-      if (!connection.open) grant.agentGone(); // right behind the answer
+      if (!connection.open) grant.abandon(AGENT_GONE); // right behind the answer
       this.#lookIn(grant.look());
       return grant;
     } finally {
@@ -83,8 +93,22 @@ export class Grants {
     try {
       await grant.end();
     } finally {
-      this.#live.delete(grant.secret);
+      void grant.over.then(() => this.#live.delete(grant.secret));
     }
+  }
+
+  /** No writes from now on; returns what has to end yet. */
+  #abandonAll(why: string): LiveGrant[] {
+    this.#closing = true;
+    const grants = [...this.#live.values()];
+    for (const grant of grants) grant.abandon(why);
+    return grants;
+  }
+
+  /** It came while the others were being ended. */
+  #tooLate(token: string): AgentUnreachable {
+    this.connection.call("release", { token }).catch(() => {});
+    return new AgentUnreachable(`Cannot write: the connection to the agent is being closed`);
   }
 
   #take(notification: Notification): void {

@@ -5,6 +5,7 @@
  */
 import { Buffer } from "node:buffer";
 import { type ChildProcess, spawn } from "node:child_process";
+import { statSync } from "node:fs";
 import { agentError, MisconfiguredError } from "./errors.ts";
 import { ProcessGroup } from "./process_group.ts";
 import type { Program } from "./token.ts";
@@ -65,12 +66,16 @@ export class Leash implements Program {
       ? command
       : [lockPasser, "exec-locked", "--report", String(REPORT_FD), "--", ...command];
     const stdin = input === undefined ? "ignore" : "pipe";
-    this.#child = spawn(program!, rest, {
-      cwd,
-      env: { ...env },
-      detached: true,
-      stdio: [stdin, "pipe", "pipe", ...(lockPasser === null ? [] : ["pipe" as const])],
-    });
+    try {
+      this.#child = spawn(program!, rest, {
+        cwd,
+        env: { ...env },
+        detached: true,
+        stdio: [stdin, "pipe", "pipe", ...(lockPasser === null ? [] : ["pipe" as const])],
+      });
+    } catch (error) {
+      throw startFailure(error as Error, options);
+    }
     if (this.#child.pid !== undefined) watchdog?.watch(this.#child.pid);
     this.#group = new ProcessGroup(this.#child, watchdog);
     // A program that does not read its input is none of our business.
@@ -118,7 +123,7 @@ export class Leash implements Program {
     const report = child.stdio[REPORT_FD] as NodeJS.ReadableStream | undefined;
     const reported = report ? collect(report) : null;
     return new Promise((resolve, reject) => {
-      child.once("error", reject);
+      child.once("error", (error) => reject(startFailure(error, this.#options)));
       this.#settle = () => {
         const { exitCode: status, signalCode: signal } = child;
         const [stdout, stderr] = outputs.map((output) => output());
@@ -150,13 +155,43 @@ export class Leash implements Program {
 function failureIn(report: string, status: number | null, options: LeashOptions): Error | null {
   const said = report.split("\n").filter((line) => line !== "").map(parsed);
   const error = said.find((each) => typeof each?.message === "string");
-  if (error) return error.data === undefined ? new Error(error.message) : agentError(error);
+  if (error) return error.data === undefined ? cannotRun(error) : agentError(error);
   if (status === null || said.some((each) => typeof each?.becomes === "string")) return null;
   return new MisconfiguredError(
     `Cannot pass the lock on to ${options.executable}: ${options.lockPasser} ended with status ` +
-      `${status} and did not say that it runs anything; passLock names the agent's executable, of ` +
-      "this version or newer",
+      `${status} and did not say that it runs anything; ${WAYS_OUT}`,
   );
+}
+
+/** With the code that running it without the agent's executable would have failed with. */
+function cannotRun({ message, exit }: { message: string; exit?: number }): Error {
+  const code = exit === 127 ? "ENOENT" : exit === 126 ? "EACCES" : undefined;
+  return Object.assign(new Error(message), code === undefined ? {} : { code });
+}
+
+const WAYS_OUT =
+  "name the agent's executable, of this version or newer, by passLock, or go without " +
+  "by passLock: false (its price is in the client's documentation)";
+
+/** What `spawn` failed with, as the caller gets it: where the agent's executable is not there, what to do. */
+function startFailure(error: Error, { executable, lockPasser, cwd }: LeashOptions): Error {
+  const { code } = error as NodeJS.ErrnoException;
+  const isMissing = code === "ENOENT" || code === "EACCES" || error.name === "NotCapable";
+  if (lockPasser === null || !isMissing || isNoDirectory(cwd)) return error;
+  return new MisconfiguredError(
+    `Cannot pass the lock on to ${executable} by way of the agent's executable "${lockPasser}": ` +
+      `${error.message}; have it in PATH (Deno: and in --allow-run), ${WAYS_OUT}`,
+    { cause: error },
+  );
+}
+
+/** Whether it is the working directory that is not there: the error is the same. */
+function isNoDirectory(cwd: string | undefined): boolean {
+  try {
+    return cwd !== undefined && !statSync(cwd).isDirectory();
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ENOENT";
+  }
 }
 
 // deno-lint-ignore no-explicit-any

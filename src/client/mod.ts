@@ -4,17 +4,22 @@
  *
  * @example
  * ```ts
- * const agent = await connect();
+ * await using agent = await connect(); // open, it keeps the process from ending
  * await agent.guard("project", { waitMs: 5_000 }, async (token) => {
  *   await prepare(token.signal); // stops when the lease is in danger
  *   await token.verify(); // the commit-point check
  *   await commit(token); // a writing call takes the token: without one it does not compile
  * });
- * await agent.close();
  * ```
  * @module
  */
-export { type AskOptions, Client, connect, type GuardOptions } from "./client.ts";
+export {
+  type AskOptions,
+  Client,
+  type ClientOptions,
+  connect,
+  type GuardOptions,
+} from "./client.ts";
 export type { HeldView } from "./held_view.ts";
 export type { Disconnected, LeaseChange } from "./watch.ts";
 export type { Genuine, Token } from "./token.ts";

@@ -5,6 +5,7 @@
 import type { LeaseParams } from "../socket/protocol.ts";
 import type { ConnectOptions } from "./connect.ts";
 import type { AgentError } from "./errors.ts";
+import { onAbort } from "./signals.ts";
 import { Watcher } from "./watcher.ts";
 
 /** The state of a store, as {@linkcode Client.watch} tells it. */
@@ -49,11 +50,10 @@ export async function* watchStores(
       wake();
     },
   });
-  const abort = () => {
-    end = { error: signal!.reason };
+  const stopListening = onAbort([signal], (error) => {
+    end = { error };
     wake();
-  };
-  signal?.addEventListener("abort", abort, { once: true });
+  });
   try {
     while (true) {
       if (end !== null) throw (end as { error: unknown }).error;
@@ -72,7 +72,7 @@ export async function* watchStores(
       yield first;
     }
   } finally {
-    signal?.removeEventListener("abort", abort);
+    stopListening();
     await watcher.stop();
   }
 }

@@ -3,6 +3,7 @@
  * @module
  */
 import type { LeaseParams, Notification } from "../socket/protocol.ts";
+import { onEnd } from "./bounds.ts";
 import { type ConnectOptions, openConnection } from "./connect.ts";
 import type { Connection } from "./connection.ts";
 import { AgentError } from "./errors.ts";
@@ -32,11 +33,9 @@ export class Watcher {
   /** Null: all that the agent knows. */
   readonly #stores: readonly string[] | null;
   readonly #listener: WatchListener;
-  /** Ends the pause between two tries. */
-  #wake = () => {};
+  readonly #stop = new AbortController();
   readonly #ended: Promise<void>;
   #connection: Connection | null = null;
-  #stopped = false;
 
   constructor(
     options: ConnectOptions & { readonly socket: string },
@@ -51,17 +50,20 @@ export class Watcher {
 
   /** Stops; nothing is told afterwards. */
   async stop(): Promise<void> {
-    this.#stopped = true;
-    this.#wake();
+    this.#stop.abort();
     await this.#connection?.close();
     await this.#ended;
+  }
+
+  get #stopped(): boolean {
+    return this.#stop.signal.aborted;
   }
 
   async #run(): Promise<void> {
     let waitMs = FIRST_RETRY_MS;
     while (!this.#stopped) {
       try {
-        this.#connection = await openConnection(this.#options);
+        this.#connection = await openConnection({ ...this.#options, signal: this.#stop.signal });
         const end = await this.#follow(this.#connection, () => waitMs = FIRST_RETRY_MS);
         if (!this.#stopped) this.#listener.down(end);
       } catch (error) {
@@ -111,14 +113,12 @@ export class Watcher {
     return requests;
   }
 
-  #pause(delayMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, delayMs);
-      this.#wake = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-      if (this.#stopped) this.#wake();
-    });
+  /** Between two tries, unless it is stopped. */
+  async #pause(delayMs: number): Promise<void> {
+    const { signal } = this.#stop;
+    if (signal.aborted) return;
+    await new Promise<void>((resolve) =>
+      onEnd({ signal, timeoutMs: delayMs }, () => null, () => resolve())
+    );
   }
 }

@@ -149,6 +149,7 @@ export class ZitCli<R extends string = typeof READS[number]> {
     let leash: Leash;
     try {
       await confirm(grant, signals);
+      grantOf(token, store); // its guard may have ended, and given the grant back, in between
       leash = this.#start(store, args, options, { grant, watchdog });
     } catch (error) {
       watchdog.dismiss();

@@ -47,7 +47,7 @@ function endMsOf(
     .filter((end) => end !== undefined && end !== null);
   if (ends.length === 0) return Infinity;
   const lastMs = Math.max(...ends);
-  const killed = ask?.via === "guard" && refused === null && status === null;
+  const killed = ask?.via === "guard" && refused === null && status !== 0;
   const late = killed || lostWhy !== null ||
     causes.around({ node, store }, lastMs, lastMs).length > 0;
   return lastMs + (late ? setup.ttlMs : FREEING_MS);

@@ -48,13 +48,27 @@ const AFTERMATH_MS: Record<Effect, number> = {
   lost: 18_000,
 };
 
+/**
+ * Tenure records are noted so much later than they are written: a request of their follower may have to
+ * time out first, after 1 s, on a busy machine.
+ */
+export const FOLLOWER_LATE_MS = 3_000;
+
+/** When a run starts, the stream of records is made, and elects. */
+const START_MS = 6_000;
+
 /** The faults of a run. */
 export class Causes {
+  /** Whether the clients came to their end, and what had been written was noted. */
+  readonly complete: boolean;
   readonly #nodes: readonly string[];
+  readonly #syncAlways: boolean;
   readonly #faults: readonly FaultSpan[];
 
-  constructor(events: readonly Event[], { t, nodes }: EventOf<"setup">) {
+  constructor(events: readonly Event[], { t, nodes, sync }: EventOf<"setup">) {
     this.#nodes = nodes;
+    this.#syncAlways = sync === "always";
+    this.complete = events.some(({ kind }) => kind === "end");
     const healed = new Map<number, number>();
     for (const event of events) if (event.kind === "healed") healed.set(event.fault, event.t);
     const faults = events.filter((event) => event.kind === "fault");
@@ -97,6 +111,52 @@ export class Causes {
   momentsOf(node: string): number[] {
     return this.#faults.filter((fault) => fault.fault > 0 && fault.targets.includes(node))
       .map(({ t }) => t);
+  }
+
+  /** For how long of a time span a node's agent was frozen. */
+  frozenMs(node: string, fromMs: number, toMs: number): number {
+    return this.#faults.filter(({ name, targets }) =>
+      name === "freeze agent" && targets.includes(node)
+    ).reduce(
+      (sumMs, { t, healedMs }) =>
+        sumMs + Math.max(0, Math.min(toMs, healedMs) - Math.max(fromMs, t)),
+      0,
+    );
+  }
+
+  /** When in a time span the last outage began that a node's agent could notice; else its start. */
+  beganMs(
+    where: { readonly node: string; readonly store: string },
+    fromMs: number,
+    toMs: number,
+  ): number {
+    const began = this.around(where, fromMs, toMs)
+      .filter(({ name }) => effectsOf(name).includes("unavailable")).map(({ t }) => t);
+    return Math.max(fromMs, ...began);
+  }
+
+  /** Whether servers may have lost what they had acknowledged, by a power failure in a time span. */
+  mayForget(fromMs: number, toMs: number): boolean {
+    return !this.#syncAlways &&
+      this.#faults.some(({ name, t, healedMs }) =>
+        name.startsWith("power failure") && t <= toMs &&
+        healedMs + AFTERMATH_MS.unavailable >= fromMs
+      );
+  }
+
+  /** By when what was written at this time is noted by whoever reads it from the servers. */
+  notedByMs(t: number): number {
+    let untilMs = t + FOLLOWER_LATE_MS;
+    const outages = this.#faults.filter(({ fault, name, targets }) =>
+      effectsOf(name).includes("unavailable") &&
+      (fault === 0 || !targets.some((target) => this.#nodes.includes(target)))
+    ).sort((a, b) => a.t - b.t);
+    // One outage may begin before another one is over.
+    for (const { fault, t: beganMs, healedMs } of outages) {
+      const overMs = healedMs + (fault === 0 ? START_MS : AFTERMATH_MS.unavailable);
+      if (beganMs <= untilMs && overMs >= t) untilMs = Math.max(untilMs, overMs);
+    }
+    return untilMs;
   }
 
   /** A fault among servers, or of what they keep, touches every node; any other the nodes it names. */

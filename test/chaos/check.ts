@@ -8,6 +8,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { check, summary, type Verdict } from "./checker.ts";
 import type { Event } from "./history.ts";
 import { HistoryError, parseHistory } from "./reading.ts";
+import { describe } from "./regressions.ts";
 import { drawTimeline } from "./timeline.ts";
 
 /** Exit statuses as in sysexits.h. */
@@ -20,7 +21,10 @@ const MAX_PRINTED = 50;
 
 /** Prints a verdict for a person; the last line is for programs. */
 export function report(verdict: Verdict): void {
-  const { violations, refusals, recoveriesMs, writes } = verdict;
+  const { violations, regressions, refusals, recoveriesMs, writes } = verdict;
+  for (const each of regressions) {
+    console.log(`coordinator at ${(each.t / 1_000).toFixed(3)}: ${describe(each)}`);
+  }
   for (const { rule, t, message } of violations.slice(0, MAX_PRINTED)) {
     console.log(`${rule} at ${(t / 1_000).toFixed(3)}: ${message}`);
   }

@@ -5,15 +5,20 @@
  * It knows the history alone, so that a saved one can be checked again, by a newer checker too.
  * @module
  */
+import { checkAccounts } from "./accounts.ts";
+import { checkAnswers } from "./answers.ts";
+import { Causes } from "./causes.ts";
 import { checkDeadlines } from "./deadlines.ts";
 import { findGaps, findUnanswered, findUnrecovered } from "./duties.ts";
 import { Exemptions } from "./exemptions.ts";
 import { checkGraces } from "./graces.ts";
-import type { Event } from "./history.ts";
+import type { Event, EventOf } from "./history.ts";
 import { findOverlaps } from "./overlaps.ts";
 import { HistoryError } from "./reading.ts";
 import { checkRefusals } from "./refusals.ts";
+import type { Regression } from "./regressions.ts";
 import { type Attempt, attemptsOf } from "./sections.ts";
+import { checkTenures } from "./tenures.ts";
 import { checkWrites } from "./writes.ts";
 
 /** What must not be; docs/faults.md tells when it is. */
@@ -22,13 +27,24 @@ export type Rule =
   | "epoch"
   | "write"
   | "deadline"
+  | "verify"
+  | "tenure"
   | "grace"
+  | "answer"
   | "refusal"
   | "stuck"
   | "history";
 
 /** What two writers at once are, or come from: epochs that go back, writes under no grant, … */
-const OVERLAPS: readonly Rule[] = ["overlap", "epoch", "write", "deadline", "grace"];
+const OVERLAPS: readonly Rule[] = [
+  "overlap",
+  "epoch",
+  "write",
+  "deadline",
+  "verify",
+  "tenure",
+  "grace",
+];
 
 /** Something that must not be. */
 export interface Violation {
@@ -44,6 +60,8 @@ export interface Verdict {
   readonly overlaps: number;
   readonly stuck: number;
   readonly violations: readonly Violation[];
+  /** Where the coordinator lost its past: told, and not the agents' fault. */
+  readonly regressions: readonly Regression[];
   /** Refusals by kind. */
   readonly refusals: Readonly<Record<string, number>>;
   /** How long after each calm each store was granted again, in milliseconds. */
@@ -51,16 +69,16 @@ export interface Verdict {
 }
 
 /**
- * Judges a history, sorted by time.
+ * Judges a history, which is sorted by time.
  *
- * @throws {HistoryError} if it does not say what the run promised.
+ * @throws {HistoryError} if it is not, or does not say first, and once, what the run promised.
  */
 export function check(events: readonly Event[]): Verdict {
-  const setup = events.find((event) => event.kind === "setup");
-  if (setup === undefined) throw new HistoryError("there is no setup line in it");
+  const setup = setupOf(events);
   const attempts = [...attemptsOf(events).values()];
   const recoveriesMs: number[] = [];
   const exemptions = new Exemptions(events, setup);
+  const causes = new Causes(events, setup);
   const stuck = [
     ...findUnrecovered(events, setup, recoveriesMs),
     ...findUnanswered(events, attempts),
@@ -70,9 +88,12 @@ export function check(events: readonly Event[]): Verdict {
     ...checkWrites(events, attempts, exemptions),
     ...checkDeadlines(events, attempts, { setup, exemptions }),
     ...checkGraces(events, attempts, exemptions),
-    ...checkRefusals(events, attempts, setup),
+    ...checkTenures(events, { exemptions, causes }),
+    ...checkRefusals(events, attempts, { setup, causes, exemptions }),
+    ...checkAnswers(attempts, causes),
     ...stuck,
     ...findGaps(events),
+    ...checkAccounts(events, setup),
   ].sort((a, b) => a.t - b.t);
   return {
     grants: attempts.filter(({ grant }) => grant !== null).length,
@@ -80,9 +101,23 @@ export function check(events: readonly Event[]): Verdict {
     overlaps: violations.filter(({ rule }) => OVERLAPS.includes(rule)).length,
     stuck: stuck.length,
     violations,
+    regressions: exemptions.regressions,
     refusals: countRefusals(attempts),
     recoveriesMs,
   };
+}
+
+/** What the run promised; the whole is refused where it was not put in order, and is not all of one. */
+function setupOf(events: readonly Event[]): EventOf<"setup"> {
+  const [setup, ...more] = events.filter((event) => event.kind === "setup");
+  if (setup === undefined) throw new HistoryError("there is no setup line in it");
+  if (more.length > 0) throw new HistoryError("there is more than one setup line in it");
+  if (setup !== events[0]) throw new HistoryError("it does not begin with its setup line");
+  const early = events.findIndex(({ t }, index) => index > 0 && t < events[index - 1].t);
+  if (early !== -1) {
+    throw new HistoryError(`event ${early + 1} is of an earlier time than the last`);
+  }
+  return setup;
 }
 
 /** The last line of a run. */

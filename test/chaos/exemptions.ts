@@ -6,6 +6,7 @@
  * @module
  */
 import type { Event, EventOf } from "./history.ts";
+import { findRegressions, type Regression } from "./regressions.ts";
 
 /** Faults that take entries away before their time, or may. */
 const TAKING = [
@@ -31,8 +32,13 @@ export class Exemptions {
   readonly #older: readonly string[];
   readonly #spans: readonly { readonly fromMs: number; readonly toMs: number }[];
 
-  constructor(events: readonly Event[], { older = [], ttlMs }: EventOf<"setup">) {
+  /** Where the coordinator lost its past, which no older program can know. */
+  readonly regressions: readonly Regression[];
+
+  constructor(events: readonly Event[], setup: EventOf<"setup">) {
+    const { older = [], ttlMs } = setup;
     this.#older = older;
+    this.regressions = findRegressions(events, setup);
     const healedMs = new Map(
       events.filter((event) => event.kind === "healed").map(({ fault, t }) => [fault, t]),
     );
@@ -49,6 +55,13 @@ export class Exemptions {
   cover(t: number, nodes: readonly string[]): boolean {
     return nodes.some((node) => this.isOlder(node)) &&
       this.#spans.some(({ fromMs, toMs }) => fromMs <= t && t <= toMs);
+  }
+
+  /** Whether an older program writes in an epoch that a coordinator without its past gave it. */
+  isBehind({ store, node, epoch }: EventOf<"written">): boolean {
+    return this.regressions.some((each) =>
+      each.store === store && each.node === node && each.epoch === epoch
+    );
   }
 
   isOlder(node: string): boolean {

@@ -16,17 +16,17 @@ import {
 } from "./lies.ts";
 
 /** With more events, by time. */
-function plus(history: readonly Event[], ...more: readonly Event[]): Event[] {
+export function plus(history: readonly Event[], ...more: readonly Event[]): Event[] {
   return [...history, ...more].sort((a, b) => a.t - b.t);
 }
 
 /** A run in which something was set up otherwise. */
-function setUp(history: readonly Event[], change: Partial<Setup>): Event[] {
+export function setUp(history: readonly Event[], change: Partial<Setup>): Event[] {
   return history.map((event) => event.kind === "setup" ? { ...event, ...change } : event);
 }
 
 /** A fault that was there in that time. */
-function fault(
+export function fault(
   name: string,
   targets: readonly string[],
   [t, healedMs]: readonly [number, number],
@@ -39,20 +39,24 @@ function fault(
 }
 
 /** A grant from its question to its release. */
-function granted(
+export function granted(
   [t, releasedMs]: readonly [number, number],
   id: string,
   [node, epoch]: readonly [string, number],
 ): Event[] {
   return [
     ask(t - 5, id, node),
-    { t, kind: "grant", id, node, store: "s", epoch, deadlineMs: t + 3_900 },
+    { t, kind: "grant", id, node, store: "s", epoch, deadlineMs: t + 3_918 },
     { t: releasedMs, kind: "release", id },
   ];
 }
 
 /** A tenure record. */
-function tenure(t: number, [node, epoch]: readonly [string, number], closed: boolean): Event {
+export function tenure(
+  t: number,
+  [node, epoch]: readonly [string, number],
+  closed: boolean,
+): Event {
   return { t, kind: "tenure", store: "s", node, epoch, closed };
 }
 

@@ -74,6 +74,19 @@ export interface Extended {
   readonly id: string;
   readonly by: "verify" | "renewed";
   readonly deadlineMs: number;
+  /** When the verify was sent. */
+  readonly sentMs?: number;
+}
+
+/**
+ * A verify of a grant that was over for its client: what it was answered with, `ok` or a kind; sent
+ * after the release was acknowledged, or before it was sent.
+ */
+export interface Afterwards {
+  readonly kind: "afterwards";
+  readonly id: string;
+  readonly released: boolean;
+  readonly answer: string;
 }
 
 /** A verify was refused; the grant is over. */
@@ -181,6 +194,7 @@ export type Event =
     | Grant
     | Refused
     | Extended
+    | Afterwards
     | Unverified
     | Lost
     | Release

@@ -25,8 +25,8 @@ export function goodHistory(): Event[] {
     },
     { t: 100, kind: "tenure", store: "s", node: "a", epoch: 10, closed: false },
     ask(900, "a/1#1", "a"),
-    { ...grant, t: 1_000, id: "a/1#1", node: "a", epoch: 10, deadlineMs: 4_900 },
-    { t: 1_100, kind: "extended", id: "a/1#1", by: "verify", deadlineMs: 5_020 },
+    { ...grant, t: 1_000, id: "a/1#1", node: "a", epoch: 10, deadlineMs: 4_910 },
+    { t: 1_100, kind: "extended", id: "a/1#1", by: "verify", deadlineMs: 4_965, sentMs: 1_050 },
     written(1_200, 0, { id: "a/1#1", node: "a", epoch: 10, seq: 1 }),
     ask(1_300, "b/1#1", "b"),
     {
@@ -40,7 +40,7 @@ export function goodHistory(): Event[] {
     },
     { t: 1_400, kind: "release", id: "a/1#1" },
     ask(1_500, "a/1#2", "a"),
-    { ...grant, t: 1_600, id: "a/1#2", node: "a", epoch: 10, deadlineMs: 5_400 },
+    { ...grant, t: 1_600, id: "a/1#2", node: "a", epoch: 10, deadlineMs: 5_430 },
     written(1_700, 1, { id: "a/1#2", node: "a", epoch: 10, seq: 1 }),
     { t: 2_000, kind: "fault", fault: 1, name: "kill agent", targets: ["a"] },
     { t: 2_010, kind: "lost", id: "a/1#2", why: "closed" },
@@ -63,7 +63,7 @@ export function goodHistory(): Event[] {
     { ...grant, t: 10_100, id: "b/1#3", node: "b", epoch: 20, deadlineMs: 14_000 },
     written(10_200, 2, { id: "b/1#3", node: "b", epoch: 20, seq: 1 }),
     { t: 10_300, kind: "release", id: "b/1#3" },
-    ask(10_400, "b/2#1", "b"),
+    { ...ask(10_400, "b/2#1", "b", 5_000), via: "guard", writes: 1 } as Event,
     { ...grant, t: 10_500, id: "b/2#1", node: "b", epoch: 20, deadlineMs: null },
     written(10_600, 3, { id: "b/2#1", node: "b", epoch: 20, seq: 1 }),
     ask(10_650, "b/1#4", "b"),
@@ -117,7 +117,15 @@ export function refused(
   node: string,
   refusal: Pick<EventOf<"refused">, "why" | "holder">,
 ): Event[] {
-  return [ask(t, id, node), { t: t + 100, kind: "refused", id, node, store: "s", ...refusal }];
+  const via = refusal.why.startsWith("exit ") ? "guard" : "socket";
+  return [{ ...ask(t, id, node), via } as Event, {
+    t: t + 100,
+    kind: "refused",
+    id,
+    node,
+    store: "s",
+    ...refusal,
+  }];
 }
 
 /**

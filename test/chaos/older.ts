@@ -12,7 +12,7 @@ import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { OlderProgram } from "../support/older_program.ts";
 import { Random } from "../support/random.ts";
 import { HistoryFile } from "./history.ts";
-import { WRITE_MARGIN_MS } from "./writer.ts";
+import { WRITE_MARGIN_MS } from "./client_section.ts";
 
 /** What it is told. */
 export interface OlderOptions {

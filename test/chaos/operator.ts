@@ -16,11 +16,14 @@ const FOLLOW_MS = 100;
 
 /** How long an operator waits for an answer before they give up. */
 const PATIENCE_MS = 3_000;
+/** And how long their follower does, which asks again: what it notes late cannot be judged. */
+const FOLLOWER_PATIENCE_MS = 1_000;
 
 /** A connection with all permissions. What fails, fails: the cluster may be down. */
 export class ChaosOperator {
   readonly #nc: NatsConnection;
   readonly #jsm: JetStreamManager;
+  readonly #follows: JetStreamManager;
   readonly #history: HistoryFile;
   #seen = 0;
   #following = true;
@@ -37,12 +40,18 @@ export class ChaosOperator {
       maxPingOut: 2,
     });
     const jsm = await jetstreamManager(nc, { checkAPI: false, timeout: PATIENCE_MS });
-    return new ChaosOperator(nc, jsm, history);
+    const follows = await jetstreamManager(nc, { checkAPI: false, timeout: FOLLOWER_PATIENCE_MS });
+    return new ChaosOperator(nc, { jsm, follows }, history);
   }
 
-  private constructor(nc: NatsConnection, jsm: JetStreamManager, history: HistoryFile) {
+  private constructor(
+    nc: NatsConnection,
+    { jsm, follows }: { readonly jsm: JetStreamManager; readonly follows: JetStreamManager },
+    history: HistoryFile,
+  ) {
     this.#nc = nc;
     this.#jsm = jsm;
+    this.#follows = follows;
     this.#history = history;
     this.#follower = this.#follow();
   }
@@ -102,7 +111,7 @@ export class ChaosOperator {
   async #follow(): Promise<void> {
     while (this.#following) {
       try {
-        const message = await this.#jsm.streams.getMessage(TENURES, {
+        const message = await this.#follows.streams.getMessage(TENURES, {
           seq: this.#seen + 1,
           next_by_subj: `${SUBJECTS}>`,
         } as { seq: number }); // The library's types know only half of the request.

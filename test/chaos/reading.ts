@@ -5,6 +5,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Event, EventOf } from "./history.ts";
+import { isEvent } from "./shapes.ts";
 
 /** What was read is no history, or not all of one. */
 export class HistoryError extends Error {
@@ -32,47 +33,6 @@ function parseJson(line: string): unknown {
   } catch {
     return null;
   }
-}
-
-type Shape = Readonly<Record<string, "string" | "number" | "boolean" | "object">>;
-
-const GUARD: Shape = { id: "string", node: "string", store: "string" };
-
-/** What each kind of event must have to be judged; `object` for lists, too. */
-const SHAPES: Readonly<Record<Event["kind"], Shape>> = {
-  setup: {
-    ...{ seed: "number", ttlMs: "number", graceMs: "number", recoveryMs: "number" },
-    ...{ nodes: "object", stores: "object", locks: "string", network: "string", servers: "string" },
-  },
-  ask: { ...GUARD, waitMs: "number" },
-  grant: { ...GUARD, epoch: "number" },
-  refused: { ...GUARD, why: "string" },
-  extended: { id: "string", deadlineMs: "number" },
-  unverified: { id: "string", why: "string" },
-  lost: { id: "string", why: "string" },
-  release: { id: "string" },
-  exit: { id: "string" },
-  gone: { prefix: "string" },
-  written: { ...GUARD, index: "number", epoch: "number", seq: "number" },
-  wrote: { id: "string", seq: "number" },
-  fault: { fault: "number", name: "string", targets: "object" },
-  healed: { fault: "number" },
-  calm: {},
-  disturbed: {},
-  tenure: { store: "string", node: "string", epoch: "number", closed: "boolean" },
-  end: {},
-};
-
-function isEvent(value: unknown): value is Event {
-  const event = value as Readonly<Record<string, unknown>> | null;
-  if (typeof event !== "object" || typeof event?.t !== "number") return false;
-  const shape = Object.hasOwn(SHAPES, String(event.kind))
-    ? SHAPES[event.kind as Event["kind"]]
-    : null;
-  return shape !== null &&
-    Object.entries(shape).every(([name, type]) =>
-      typeof event[name] === type && event[name] !== null
-    );
 }
 
 /**

@@ -3,10 +3,10 @@
  * @module
  */
 import { wasBusy } from "./busy.ts";
-import { Causes } from "./causes.ts";
+import { type Causes, FOLLOWER_LATE_MS } from "./causes.ts";
 import type { Violation } from "./checker.ts";
 import type { Event, EventOf } from "./history.ts";
-import { endsOf, FOLLOWER_LATE_MS, heldElsewhere, type Holders, wrongHolder } from "./holders.ts";
+import { endsOf, heldElsewhere, type Holders, wrongHolder } from "./holders.ts";
 import type { Attempt } from "./sections.ts";
 
 /** A timer may be early by the resolution of clocks and rounding. */
@@ -21,16 +21,21 @@ const RESTARTS = [
   "upgrade agent",
 ];
 
+/** How a grant may come to its end against its client's will; `entry` by the older program. */
+const LOSSES: Readonly<Record<"lost" | "unverified", readonly string[]>> = {
+  lost: ["not_holder", "unavailable", "closed", "unverified", "deadline", "entry"],
+  unverified: ["lost"],
+};
+
 /** Every refusal and loss without a reason. */
 export function checkRefusals(
   events: readonly Event[],
   attempts: readonly Attempt[],
-  setup: EventOf<"setup">,
+  evidenceOfRun: Pick<Holders, "setup" | "causes" | "exemptions">,
 ): Violation[] {
   const evidence: Holders = {
-    setup,
+    ...evidenceOfRun,
     attempts,
-    causes: new Causes(events, setup),
     tenures: events.filter((event) => event.kind === "tenure"),
   };
   const violations: Violation[] = [];
@@ -73,6 +78,7 @@ function wrongRefusal(
       return wrongGrace(fromMs, refused, evidence);
     case "busy":
       return unless(wasBusy(attempt, refused, evidence), "and nobody else was there");
+    case "exit 76":
     case "stale_epoch":
       return unless(wasStale(refused, evidence), "and nobody else had a newer epoch");
     case "exit 75": // One of busy, draining, grace, and not_holder.
@@ -144,7 +150,9 @@ function wrongGrace(
  * who writes to that file had a greater one. Where each node has files of its own, that is itself.
  */
 function wasStale({ node, store, t }: EventOf<"refused">, evidence: Holders): boolean {
-  const { setup, tenures, attempts } = evidence;
+  const { setup, tenures, attempts, exemptions } = evidence;
+  // Servers that forgot, forgot of all stores: the record that is newer than ours may be our own.
+  if (exemptions.regressions.some((each) => each.t <= t)) return true;
   const grants = attempts.map(({ grant }) => grant).filter((grant) => grant !== null);
   const known = [...tenures, ...grants].filter((each) =>
     each.store === store && each.t <= t + FOLLOWER_LATE_MS && !setup.older?.includes(each.node)
@@ -158,12 +166,15 @@ function wasStale({ node, store, t }: EventOf<"refused">, evidence: Holders): bo
 
 function wrongLoss(
   { id, grant }: Attempt,
-  lost: { readonly t: number; readonly why: string },
+  lost: EventOf<"lost"> | EventOf<"unverified">,
   { attempts, causes }: Holders,
 ): string | null {
   if (grant === null) return null;
   const { node, store, epoch } = grant;
   if (lost.why === "no_token") return `${node} did not know the token it had granted`;
+  if (!LOSSES[lost.kind].includes(lost.why)) {
+    return `${lost.kind} (${lost.why}) on ${node}, which nothing in this run should cause`;
+  }
   const effect = lost.why === "closed" ? "gone" : "lost";
   if (!causes.explain(effect, grant, lost.t, lost.t)) {
     return `lost (${lost.why}) on ${node}, and nothing was wrong`;

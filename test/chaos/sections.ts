@@ -10,6 +10,9 @@ export interface Span {
   readonly toMs: number;
 }
 
+/** The end of a command is noted so much later, on a busy machine: its lock is free before. */
+const EXIT_LATE_MS = 5_000;
+
 /** Everything about one request for a guard. */
 export interface Attempt {
   readonly id: string;
@@ -27,7 +30,15 @@ export interface Attempt {
   /** The latest deadline that its client was told of; null where it is told none. */
   readonly deadlineMs: number | null;
   /** Why it was lost or could not be verified; null if neither. */
-  readonly lostWhy: { readonly t: number; readonly why: string } | null;
+  readonly lostWhy: EventOf<"lost"> | EventOf<"unverified"> | null;
+}
+
+/** What agents keep of a TTL for clocks that run at different rates. The older program keeps nothing. */
+const SKEW_MARGIN = 0.02;
+
+/** For how long a proof is valid, from when it was sent. */
+export function validityMs(ttlMs: number, older: boolean): number {
+  return older ? ttlMs : ttlMs * (1 - SKEW_MARGIN);
 }
 
 type OfAttempt = Extract<Event, { id: string }>;
@@ -59,7 +70,6 @@ function attemptOf(id: string, events: readonly OfAttempt[], goneMs: number | nu
   const lost = first("lost") ?? first("unverified");
   const over = [first("release"), first("exit"), lost].filter((event) => event !== null);
   const endMs = over.length === 0 ? null : Math.min(...over.map(({ t }) => t));
-  const lostWhy = lost === null ? null : { t: lost.t, why: lost.why };
   const deadlines = events.filter((event) => event.kind === "extended" || event.kind === "grant")
     .map((event) => event.deadlineMs).filter((deadlineMs) => deadlineMs !== null);
   const deadlineMs = deadlines.length === 0 ? null : Math.max(...deadlines);
@@ -72,14 +82,14 @@ function attemptOf(id: string, events: readonly OfAttempt[], goneMs: number | nu
     writes,
     endMs,
     status: first("exit")?.status ?? null,
-    lostWhy,
+    lostWhy: lost,
   };
   return { ...base, spans: grant === null ? [] : spansOf(grant, base, events, goneMs) };
 }
 
 function spansOf(
   grant: EventOf<"grant">,
-  attempt: Pick<Attempt, "writes" | "endMs">,
+  attempt: Pick<Attempt, "writes" | "endMs" | "status">,
   events: readonly OfAttempt[],
   goneMs: number | null,
 ): Span[] {
@@ -88,8 +98,10 @@ function spansOf(
   const killedMs = goneMs === null ? Infinity : Math.max(goneMs, lastMs);
   const endMs = Math.min(attempt.endMs ?? Infinity, killedMs);
   if (grant.deadlineMs === null) {
-    // It ends when nothing of it writes any more: what the log says, not what the wrapper says.
-    const writtenMs = Math.max(grant.t, ...attempt.writes.map(lastMoment));
+    // It ends when nothing of it writes any more: what the log says, not what the wrapper says; but
+    // a command that came to its end was there until then, or shortly before that was noted.
+    const ran = attempt.status === 0 ? attempt.endMs! - EXIT_LATE_MS : grant.t;
+    const writtenMs = Math.max(grant.t, ran, ...attempt.writes.map(lastMoment));
     return [{ fromMs: grant.t, toMs: writtenMs }];
   }
   const spans: Span[] = [];

@@ -29,6 +29,9 @@ export interface Server {
   frozen: boolean;
 }
 
+/** A server that takes longer to start is stuck, on the busiest machine. */
+const START_MS = 60_000;
+
 /** The operator's own user. */
 export const OPERATOR = { user: "operator", pass: "operator" } as const;
 
@@ -133,11 +136,13 @@ export class Servers {
     server.frozen = false;
   }
 
-  /** Changes a user's password on every server that runs; who is connected by the old one is cut off. */
-  setPassword(user: string, password: string): void {
-    this.#passwords.set(user, password);
+  /** Changes passwords on every server that runs; who is connected by an old one is cut off. */
+  async setPasswords(passwords: ReadonlyMap<string, string>): Promise<void> {
+    for (const [user, password] of passwords) this.#passwords.set(user, password);
+    for (const server of this.all) this.#configure(server);
     for (const server of this.all) {
-      this.#configure(server);
+      // The signal ends a server that has just been started, and does not wait for it yet.
+      if (!server.frozen) await this.#serves(server);
       if (!server.frozen) server.process?.kill("SIGHUP");
     }
   }
@@ -181,6 +186,17 @@ export class Servers {
       }
     }
     return null;
+  }
+
+  /** Resolves when a server answers, whatever it says of itself; or is no more. */
+  async #serves(server: Server): Promise<void> {
+    const end = performance.now() + START_MS;
+    const { process } = server;
+    while (process !== null && process.exitCode === null && process.signalCode === null) {
+      if (await this.#ask(server, "varz") !== null) return;
+      if (performance.now() > end) throw new Error(`${server.host.name} does not start`);
+      await Bun.sleep(10);
+    }
   }
 
   // deno-lint-ignore no-explicit-any

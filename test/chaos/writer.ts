@@ -17,6 +17,7 @@ import {
 import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { HistoryFile } from "./history.ts";
 import { Random } from "../support/random.ts";
+import { Section } from "./client_section.ts";
 
 /** What the writers are told. */
 export interface WriterOptions {
@@ -34,12 +35,6 @@ export interface WriterOptions {
   readonly clients: number;
   readonly guards: number;
 }
-
-/**
- * A writer does not begin a write so shortly before its deadline that a busy machine could end it
- * later: what a writer owes the protocol, which tells it the deadline.
- */
-export const WRITE_MARGIN_MS = 250;
 
 const PAUSE_MS = [20, 400] as const;
 const RECONNECT_MS = 100;
@@ -86,6 +81,7 @@ class SocketWriter {
     const waitMs = this.#random.pick([0, 0, 500, 3_000]);
     const waitLease = this.#random.chance(0.5);
     const follow = this.#random.chance(0.5);
+    const curious = this.#random.chance(1 / 4);
     // One in six writes long enough for a fault to come in between.
     const long = this.#random.chance(1 / 6);
     const writes = long ? this.#random.between(20, 80) : this.#random.between(1, 5);
@@ -115,7 +111,7 @@ class SocketWriter {
         await Bun.sleep(pauseMs);
       }
     } finally {
-      await section.release();
+      await section.release(curious);
     }
   }
 
@@ -148,80 +144,6 @@ class SocketWriter {
       retryAfterMs,
       message,
     });
-  }
-}
-
-/** A grant, and what its client knows of it. */
-class Section {
-  readonly #connection: Connection;
-  readonly #history: HistoryFile;
-  readonly #grant: { readonly id: string; readonly token: string; readonly store: string };
-  readonly #stopListening: () => void;
-  #deadlineMs: number;
-  #over = false;
-
-  constructor(
-    connection: Connection,
-    history: HistoryFile,
-    grant: { id: string; token: string; store: string; deadlineMs: number },
-  ) {
-    this.#connection = connection;
-    this.#history = history;
-    this.#grant = grant;
-    this.#deadlineMs = grant.deadlineMs;
-    this.#stopListening = connection.onNotification(({ method, params }) => {
-      if (!("token" in params) || params.token !== grant.token) return;
-      if (method === "lost") this.#lost(params.kind);
-      if (method === "renewed") this.#extend("renewed", params.deadline_boot_ms);
-    });
-    connection.closed.then(() => this.#lost("closed"));
-  }
-
-  /** Verifies, as every write must be right before it is made; false when the grant is over. */
-  async prove(): Promise<boolean> {
-    const { token, store, id } = this.#grant;
-    const sentMs = bootTimeMs();
-    try {
-      const { remaining_ms } = await this.#connection.call("verify", { token, store });
-      // Counted from the question: the answer was on its way for a while.
-      if (!this.#over) this.#extend("verify", sentMs + remaining_ms);
-    } catch (error) {
-      if (!(error instanceof AgentError)) throw error;
-      if (error instanceof AgentUnreachable) this.#lost("closed");
-      else if (error.kind === "unavailable") this.#lost("unverified");
-      else if (!this.#over) {
-        this.#over = true;
-        this.#history.note({ kind: "unverified", id, why: error.kind });
-      }
-    }
-    return !this.#over;
-  }
-
-  mayWrite(nowMs: number): boolean {
-    if (!this.#over && nowMs > this.#deadlineMs - WRITE_MARGIN_MS) {
-      this.#lost("deadline");
-    }
-    return !this.#over;
-  }
-
-  /** Gives the grant back, dead or alive: the turn is taken until then. */
-  async release(): Promise<void> {
-    if (!this.#over) this.#history.note({ kind: "release", id: this.#grant.id });
-    this.#over = true;
-    this.#stopListening();
-    await this.#connection.call("release", { token: this.#grant.token }).catch(() => {});
-  }
-
-  #extend(by: "verify" | "renewed", deadlineMs: number): void {
-    if (this.#over) return;
-    this.#deadlineMs = Math.max(this.#deadlineMs, deadlineMs);
-    this.#history.note({ kind: "extended", id: this.#grant.id, by, deadlineMs });
-  }
-
-  #lost(why: string): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#history.note({ kind: "lost", id: this.#grant.id, why });
   }
 }
 

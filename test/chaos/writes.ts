@@ -19,6 +19,7 @@ export function checkWrites(
 ): Violation[] {
   return [
     ...checkEpochs(events, exemptions),
+    ...checkOrder(events),
     ...checkLines(events, attempts),
     ...findMissing(events, attempts),
   ];
@@ -33,6 +34,7 @@ function checkEpochs(events: readonly Event[], exemptions: Exemptions): Violatio
   // Of agents and of older programs, each the newest: what is exempt hides nothing else.
   const newest = new Map<string, EventOf<"written">>();
   for (const line of linesOf(events)) {
+    if (exemptions.isBehind(line)) continue;
     for (const older of [false, true]) {
       const before = newest.get(`${line.store} ${older}`);
       if (before === undefined || line.epoch >= before.epoch) continue;
@@ -50,6 +52,24 @@ function checkEpochs(events: readonly Event[], exemptions: Exemptions): Violatio
   return violations;
 }
 
+/** The numbers of a log's lines, and their times: each was there before the next one was appended. */
+function checkOrder(events: readonly Event[]): Violation[] {
+  const logs = new Map<string, { lines: number; begunMs: number }>();
+  return linesOf(events).flatMap(({ store, index, t, doneMs = Infinity }) => {
+    const { lines, ...before } = logs.get(store) ?? { lines: 0, begunMs: 0 };
+    const begunMs = Math.max(before.begunMs, t);
+    logs.set(store, { lines: index + 1, begunMs });
+    const wrong = index !== lines
+      ? `line ${index} where line ${lines} should be`
+      : doneMs + COARSE_CLOCK_MS < begunMs
+      ? `line ${index} was done before it, or an earlier one, was begun`
+      : null;
+    return wrong === null
+      ? []
+      : [{ rule: "write", t, message: `store ${store}: ${wrong}` } as const];
+  });
+}
+
 function checkLines(events: readonly Event[], attempts: readonly Attempt[]): Violation[] {
   const byId = new Map(attempts.map((attempt) => [attempt.id, attempt]));
   return linesOf(events).flatMap((line) => {
@@ -65,6 +85,7 @@ function wrongLine(line: EventOf<"written">, attempt: Attempt | undefined): stri
   const grant = attempt?.grant;
   if (attempt === undefined || !grant) return "written without a grant";
   if (grant.store !== line.store) return `written with a grant for ${grant.store}`;
+  if (grant.node !== line.node) return `written with a grant on ${grant.node}`;
   if (grant.epoch !== line.epoch) return `written with epoch ${grant.epoch} granted`;
   const before = attempt.writes[attempt.writes.indexOf(line) - 1]?.seq ?? 0;
   if (line.seq <= before) return `sequence ${line.seq} out of order`;
@@ -72,20 +93,22 @@ function wrongLine(line: EventOf<"written">, attempt: Attempt | undefined): stri
   const slackMs = grant.deadlineMs === null ? COARSE_CLOCK_MS : 0;
   if (line.t + slackMs < grant.t) return "written before it was granted";
   const doneMs = line.doneMs ?? line.t;
+  const { status, endMs } = attempt;
+  if (status === 0 && doneMs > endMs! + slackMs) return "written after its command had ended";
   const covered = attempt.spans.some((span) =>
     line.t + slackMs >= span.fromMs && doneMs <= span.toMs + slackMs
   );
   return covered ? null : "written when its grant was no longer live";
 }
 
-/** Lines that were written, and are not in a log. */
+/** Lines that were written, and are not in a log; or are there, and were not. */
 function findMissing(events: readonly Event[], attempts: readonly Attempt[]): Violation[] {
   const missing = (t: number, message: string): Violation => ({ rule: "write", t, message });
   const noted = events.filter((event) => event.kind === "wrote").map(({ t, id, seq }) =>
     missing(t, `${id} wrote line ${seq}, which is not in the log`)
   );
   const cut = attempts.flatMap(({ ask, status, endMs, writes, id }) =>
-    status === 0 && ask?.writes !== undefined && writes.length < ask.writes
+    status === 0 && ask?.writes !== undefined && writes.length !== ask.writes
       ? [missing(endMs!, `${id} wrote ${ask.writes} lines, and ${writes.length} are in the log`)]
       : []
   );

@@ -59,12 +59,17 @@ beforeAll(async () => {
   const connected = `import { connect } from "zit-lease-agent/client";\n`;
   const agent = `${connected}const agent = await connect();\n`;
   // Where the reader's stores are, and where they are here.
-  const zit = `${ZIT}\n${PASS_LOCK}`.replace("/var/lib/zit/", `${directory.path}/`);
+  const zit = ZIT.replace("/var/lib/zit/", `${directory.path}/`);
+  const located = PASS_LOCK.replace("/opt/zit-agent/bin/agent", AGENT);
+  const push = `const zit = new ZitCli({ directory: () => "${directory.path}/project" });
+    await agent.guard("project", {}, (token) => zit.write(token, "project", ["push"]));`;
+  const imported = `import { connect, ZitCli } from "zit-lease-agent/client";\n`;
   const shown = `console.log("published", staged.pack, staged.aborted);\n}`;
   Object.assign(PROGRAMS, {
     main: programOf(PUBLISH.replace(/ {2}\/\/ …\n}/, shown), MAIN),
     view: programOf(`${agent}const stores = ["project", "wiki"];\n`, VIEW),
     zit: programOf(agent, zit, "await agent.close();"),
+    located: programOf(imported, located, push, "await agent.close();"),
   });
   for (const [name, text] of Object.entries(PROGRAMS)) {
     writeFileSync(join(directory.path, `${name}.ts`), text);
@@ -79,7 +84,8 @@ afterAll(async () => {
 
 /** What a program prints that asks `host`. */
 async function run(name: string, host: RealAgent): Promise<string> {
-  const path = `${directory.path}:${join(AGENT, "..")}:${process.env.PATH}`;
+  const agent = name === "located" ? "" : `:${join(AGENT, "..")}`;
+  const path = `${directory.path}${agent}:${process.env.PATH}`;
   const child = Bun.spawn([process.execPath, join(directory.path, `${name}.ts`)], {
     env: { ...process.env, PATH: path, ZIT_AGENT_SOCKET: host.socket },
     stdout: "pipe",
@@ -121,10 +127,11 @@ describe("the examples of docs/client.md", () => {
     chmodSync(zit, 0o755);
     mkdirSync(join(directory.path, "project"));
     await run("zit", alpha);
+    await run("located", alpha);
     const where = join(directory.path, "project");
     expect(readFileSync(notes, "utf8").split("\n")).toEqual([
       `${where} timeline -n 5 `,
-      `${where} commit -m … `,
+      `${where} commit -m … locked`,
       `${where} push locked`,
       "",
     ]);

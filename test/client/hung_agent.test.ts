@@ -16,7 +16,7 @@ import {
 import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { freezeProcess } from "../support/freeze.ts";
 import { NatsServer } from "../support/nats.ts";
-import { RealAgent } from "../support/real_agent.ts";
+import { AGENT, RealAgent } from "../support/real_agent.ts";
 import { until } from "../support/wait.ts";
 
 const TTL_MS = 3_000;
@@ -34,7 +34,7 @@ beforeEach(async () => {
   const flags = ["--ttl", `${TTL_MS}ms`];
   host = await RealAgent.start({ node: `hung-${++count}`, nats: nats.url, flags });
   host.makeStore(store());
-  agent = await connect({ socket: host.socket });
+  agent = await connect({ socket: host.socket, passLock: AGENT });
 });
 afterEach(async () => {
   host.signal("SIGCONT");

@@ -30,7 +30,7 @@ const started: number[] = [];
 beforeAll(async () => {
   host = await RealAgent.start({ node: "leftovers" });
   for (const store of ["one", "two"]) host.makeStore(store);
-  agent = await connect({ socket: host.socket });
+  agent = await connect({ socket: host.socket, passLock: AGENT });
   directory = tempDir();
 });
 afterEach(() => {
@@ -92,7 +92,7 @@ describe("a process that write() leaves behind in its group", () => {
   test.each([
     ["in order", "exit", {}],
     ["by force where it does not heed that", ":", {}],
-    ["in order, with passLock", "exit", { passLock: AGENT }],
+    ["in order, without passLock", "exit", { passLock: false as const }],
   ])("has ended before the next guard begins: %s (consul#2022)", async (_how, trap, options) => {
     const file = pidFile();
     let [pid, wasAlive, overlapped] = [0, false, true];
@@ -128,7 +128,7 @@ describe("a process that write() leaves behind in its group", () => {
     const flags = ["--ttl", "3s"];
     await using alpha = await RealAgent.start({ node: "alpha", nats: nats.url, flags });
     alpha.makeStore("one");
-    await using client = await connect({ socket: alpha.socket });
+    await using client = await connect({ socket: alpha.socket, passLock: AGENT });
     const file = pidFile();
     let [pid, wasAsked] = [0, false];
     await client.guard("one", { waitMs: 10_000 }, async (token) => {
@@ -148,7 +148,7 @@ describe("a process that write() leaves behind in its group", () => {
     const file = pidFile();
     const script = `
       import { connect, ZitCli } from ${JSON.stringify(MODULE)};
-      const agent = await connect({ socket: ${JSON.stringify(host.socket)} });
+      const agent = await connect(${JSON.stringify({ socket: host.socket, passLock: AGENT })});
       const shell = new ZitCli({ executable: "/bin/sh", prefix: () => ["-c"] });
       await agent.guard("two", {}, async (token) => {
         await shell.write(token, "two", [${JSON.stringify(leaving(file, ":"))}]);
@@ -242,7 +242,7 @@ describe("a program that cannot be started", () => {
         `
         import { connect, ZitCli } from ${JSON.stringify(module)};
         import { readdirSync } from "node:fs";
-        const agent = await connect({ socket: ${JSON.stringify(host.socket)} });
+        const agent = await connect(${JSON.stringify({ socket: host.socket, passLock: AGENT })});
         const shell = new ZitCli({ executable: "/bin/sh", prefix: () => ["-c"] });
         await agent.guard("two", { waitMs: 10_000 }, async (token) => {
           await ${code}.then(() => console.log("ran"), () => console.log("refused"));
@@ -260,12 +260,23 @@ describe("a program that cannot be started", () => {
 });
 
 test("passLock that names no agent is refused, not taken for a write that was made", async () => {
-  for (const passLock of ["/bin/true", "/bin/sh"]) {
+  for (
+    const [passLock, why] of [
+      ["/bin/true", "/bin/true ended with status"],
+      ["/bin/sh", "/bin/sh ended with status"],
+      ["/nowhere/agent", 'executable "/nowhere/agent": '],
+      ["no-such-agent-in-path", 'executable "no-such-agent-in-path": '],
+      ["/etc/passwd", 'executable "/etc/passwd": '],
+    ] as const
+  ) {
     const error = await failure(
       agent.guard("one", { passLock }, (token) => shell(100).write(token, "one", ["true"])),
     );
     expect(error).toBeInstanceOf(MisconfiguredError);
-    expect((error as Error).message).toContain(`${passLock} ended with status`);
+    expect((error as Error).message).toContain(why);
+    // Both ways out.
+    expect((error as Error).message).toContain("name the agent's executable");
+    expect((error as Error).message).toContain("passLock: false");
   }
 });
 

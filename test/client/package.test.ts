@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { AGENT, RealAgent } from "../support/real_agent.ts";
 import {
   type Compiler,
@@ -65,11 +65,15 @@ const probe = new ZitCli({ executable: "/bin/sh", reads: ["-c"] });
 const alive = "test -d /proc/PID && ! grep -q '^State:.[ZX]' /proc/PID/status"
   .replaceAll("PID", left);
 say(left > 1, (await probe.read("one", "-c", [alive])).status);
-// The lock is the program's own, by way of the agent's executable.
-await agent.guard("one", { passLock: process.env.AGENT }, async (token) => {
-  const script = "readlink /proc/self/fd/$ZIT_LEASE_LOCK_FD; cat; exit 5";
-  const { stdout, status } = await zit.write(token, "one", [script], { input: "input" });
-  say(stdout === token.lockPath + "\\ninput", status);
+// The lock is the program's own, by way of the agent's executable, unless it is not wanted.
+for (const passLock of [undefined, process.env.AGENT, false]) {
+  await agent.guard("one", { passLock }, async (token) => {
+    const script = "readlink /proc/self/fd/$ZIT_LEASE_LOCK_FD; cat; exit 5";
+    const { stdout, status } = await zit.write(token, "one", [script], { input: "input" });
+    say(stdout === token.lockPath + "\\ninput", status);
+  });
+}
+await agent.guard("one", {}, async (token) => {
   const nothing = new ZitCli({ executable: "/nowhere" }).write(token, "one", []);
   say(await nothing.catch((error) => error.message));
 });
@@ -79,7 +83,7 @@ await agent.close();
 const EXPECTED = [
   ...["NoTokenError", "NoTokenError", "NoTokenError", "one 3", "true", "true pack", "two,one"],
   ...["false", "lease true", "NoTokenError true", "a test", "true"],
-  ...["true 1", "true 5", "Cannot run /nowhere: there is no such command"],
+  ...["true 1", "true 5", "true 5", "false 5", "Cannot run /nowhere: there is no such command"],
 ];
 
 let directory: string;
@@ -127,7 +131,8 @@ async function run(...command: string[]): Promise<string[]> {
   const child = Bun.spawn(given ? command : [...command, "program.mjs"], {
     cwd: directory,
     env: {
-      ...{ PATH: process.env.PATH!, HOME: directory, SOCKET: host.socket, AGENT },
+      PATH: `${dirname(AGENT)}:${process.env.PATH}`, // `agent`, by which the lock passes
+      ...{ HOME: directory, SOCKET: host.socket, AGENT },
       NODE_NO_WARNINGS: "1", // it does not silence what is told of unguarded writes
     },
     stdout: "pipe",
@@ -193,10 +198,10 @@ describe("the package", () => {
         "--allow-net",
       ];
       const files = [`--allow-read=${host.dir},${directory}`, `--allow-write=${host.dir}`];
-      const named = `--allow-run=/bin/sh,${AGENT}`;
+      const named = `--allow-run=/bin/sh,agent,${AGENT}`;
       expect(await run(DENO, ...needs, ...files, named)).toEqual(EXPECTED);
       writeFileSync(
-        join(directory, "unwatched.mjs"),
+        join(directory, "refused.mjs"),
         `
       import { connect, ZitCli } from "zit-lease-agent/client";
       const agent = await connect({ socket: process.env.SOCKET });
@@ -207,10 +212,15 @@ describe("the package", () => {
       await agent.close();
     `,
       );
-      const [refused] = await run(DENO, ...needs, ...files, "--allow-run=touch", "unwatched.mjs");
-      expect(refused).toStartWith(
-        "MisconfiguredError Cannot run a program under a lease without /bin/sh",
-      );
+      const refusals = {
+        "--allow-run=touch": "Cannot run a program under a lease without /bin/sh",
+        "--allow-run=touch,/bin/sh":
+          'Cannot pass the lock on to touch by way of the agent\'s executable "agent"',
+      };
+      for (const [permission, refusal] of Object.entries(refusals)) {
+        const [refused] = await run(DENO, ...needs, ...files, permission, "refused.mjs");
+        expect(refused).toStartWith(`MisconfiguredError ${refusal}`);
+      }
       expect(existsSync(join(host.dir, "touched"))).toBe(false);
     },
     120_000,

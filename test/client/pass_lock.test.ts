@@ -89,7 +89,7 @@ function guarding(socket: string, store: string, script: string): string {
   `;
 }
 
-describe("what write() runs under a guard with passLock", () => {
+describe("what write() runs under a guard", () => {
   test("has the locked file, the lease's environment, and nothing else of who started it", async () => {
     await agent.guard("one", passLock, async (token) => {
       // No pipe in the shell, which would have a descriptor for it.
@@ -135,8 +135,15 @@ describe("what write() runs under a guard with passLock", () => {
         "Cannot run /nowhere/zit: there is no such command",
       );
     });
+    // Which of the two is missing is told apart: the error of the system is the same.
+    const nowhereToRun = new ZitCli({ executable: "true", directory: () => "/nowhere" });
+    await agent.guard("one", passLock, async (token) => {
+      expect(await failure(nowhereToRun.write(token, "one", []))).toMatchObject({ code: "ENOENT" });
+    });
     await agent.guard("one", { passLock: "/nowhere/agent" }, async (token) => {
-      expect(await failure(shell.write(token, "one", ["true"]))).toMatchObject({ code: "ENOENT" });
+      expect(await failure(shell.write(token, "one", ["true"]))).toMatchObject({
+        kind: "misconfigured",
+      });
     });
   });
 
@@ -203,12 +210,12 @@ describe("what write() runs under a guard with passLock", () => {
     },
   );
 
-  test("without passLock the lock goes with the agent: what the option is for", async () => {
+  test("with passLock: false the lock goes with the agent: what the option is for", async () => {
     await using first = await RealAgent.start({ node: "without" });
     first.makeStore("one");
     await using client = await connect({ socket: first.socket });
     const pidFile = join(directory.path, "without");
-    const lost = failure(client.guard("one", {}, async (token) => {
+    const lost = failure(client.guard("one", { passLock: false }, async (token) => {
       const script = `trap '' TERM; echo $$ >${pidFile}; sleep 60 & wait; wait; sleep 60`;
       const run = failure(shell.write(token, "one", [script]));
       const pid = await pidIn(pidFile);

@@ -101,14 +101,29 @@ describe("the linter", () => {
     },
   );
 
+  test.each([
+    "declare const forged: Token;",
+    "export class Holder { declare token: Token; }",
+    "to<Token>(text);",
+    "to<Token[]>([{}]);",
+    "f(1, null!);",
+    "export const a = new Holder(undefined!);",
+  ])("finds what is said to be a token: %s", (text) => {
+    expect(findings(text)).toBe(1);
+  });
+
   test("finds what it can of the programs that no type can refuse", () => {
     const missed = Object.entries(COMPILES_AND_IS_REFUSED)
       .filter(([, body]) => findings(programOf(body, "x")) === 0).map(([title]) => title);
     // What docs/client.md says that it does not see: refused at run time alone.
     expect(missed.sort()).toEqual([
       "a cast to never",
+      "a function of any kind",
+      "a property, said to be given something",
+      "any by way of a list's method",
       "any by way of a parameter",
-      "any by way of a type argument",
+      "any by way of an assigned property",
+      "any by way of apply",
       "any by way of what is returned",
     ]);
   });
@@ -124,6 +139,9 @@ describe("the linter", () => {
     `let current: Token | null = null; agent.guard("s", {}, (token) => { current = token; });`,
     `const all: Token[] = [], byName = new Map<string, Token>(); all.push(...byName.values());`,
     `const push: (token: Token) => void = pushers.get("s"); push as (token: Token) => void;`,
+    `export const found = Promise.withResolvers<Token>(), held = all.map<Token>((each) => each.token);`,
+    `agent.guard("s", {}, (token) => push<Token>(token, "s")); push<Token>(unguarded("why"), "s");`,
+    `let late!: string; declare const version: string; export const a = items[0]!, b = null;`,
     `interface Token { text: string } const token = { text: "x" } satisfies Token;`,
     `agent.guard("s", {}, (token) => push(token, Object.assign({}, options), { ...more, token }, pool.create(token)));`,
     `const numbers: number[] = JSON.parse("[]"); const n = numbers as unknown as string[];`,

@@ -12,7 +12,7 @@ import {
   ZitCli,
 } from "../../src/client/mod.ts";
 import { NatsServer } from "../support/nats.ts";
-import { RealAgent } from "../support/real_agent.ts";
+import { AGENT, RealAgent } from "../support/real_agent.ts";
 import { tempDir } from "../support/temp_dir.ts";
 import { until } from "../support/wait.ts";
 
@@ -40,7 +40,7 @@ let count = 0;
 beforeAll(async () => {
   host = await RealAgent.start({ node: "cli" });
   for (const store of ["one", "two"]) host.makeStore(store);
-  agent = await connect({ socket: host.socket });
+  agent = await connect({ socket: host.socket, passLock: AGENT });
   directory = tempDir();
   writeFileSync(join(directory.path, "zit"), STAND_IN);
   chmodSync(join(directory.path, "zit"), 0o755);
@@ -160,7 +160,7 @@ describe("ZitCli", () => {
         flags: ["--ttl", "3s"],
       });
       alpha.makeStore("one");
-      await using client = await connect({ socket: alpha.socket });
+      await using client = await connect({ socket: alpha.socket, passLock: AGENT });
       const { cli, pids } = standIn({ killAfterMs: 60_000 });
       const outcome = await failure(client.guard("one", { waitMs: 10_000 }, async (token) => {
         const run = failure(cli.write(token, "one", ["slow"]));
@@ -197,7 +197,7 @@ describe("ZitCli", () => {
     const notes = join(directory.path, `notes-${count}`);
     const script = `
       import { connect, ZitCli } from ${JSON.stringify(MODULE)};
-      const agent = await connect({ socket: ${JSON.stringify(host.socket)} });
+      const agent = await connect(${JSON.stringify({ socket: host.socket, passLock: AGENT })});
       const executable = ${JSON.stringify(join(directory.path, "zit"))};
       const env = { ...process.env, NOTES: ${JSON.stringify(notes)} };
       const zit = new ZitCli({ executable, env });
@@ -218,9 +218,15 @@ describe("ZitCli", () => {
 
   test("write() says so when there is no such executable", async () => {
     const cli = new ZitCli({ executable: join(directory.path, "nothing") });
-    await agent.guard("two", {}, async (token) => {
-      expect(await failure(cli.write(token, "two", ["commit"]))).toMatchObject({ code: "ENOENT" });
-    });
+    const cannot = new ZitCli({ executable: "/etc/passwd" });
+    for (const passLock of [AGENT, false] as const) {
+      await agent.guard("two", { passLock }, async (token) => {
+        expect(await failure(cli.write(token, "two", ["commit"]))).toMatchObject({
+          code: "ENOENT",
+        });
+        expect(await failure(cannot.write(token, "two", []))).toMatchObject({ code: "EACCES" });
+      });
+    }
   });
 });
 

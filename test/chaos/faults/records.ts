@@ -10,15 +10,11 @@ export const OPERATOR_FAULTS: FaultKind[] = [
   {
     name: "revoke credentials",
     area: "credentials",
-    inject(world, random) {
+    async inject({ servers, passwords }, random) {
       const users = random.chance(0.5) ? [random.pick(AGENT_NAMES)] : AGENT_NAMES;
-      for (const user of users) world.servers.setPassword(user, "revoked");
-      return {
-        targets: users,
-        heal() {
-          for (const user of users) world.servers.setPassword(user, world.passwords.get(user)!);
-        },
-      };
+      await servers.setPasswords(new Map(users.map((user) => [user, "revoked"])));
+      const restored = new Map(users.map((user) => [user, passwords.get(user)!]));
+      return { targets: users, heal: () => servers.setPasswords(restored) };
     },
   },
   {

@@ -80,6 +80,12 @@ export const DOES_NOT_COMPILE: Record<string, [code: string, body: string]> = {
     lockPath = "/l"; unguarded = null; signal = new AbortController().signal; remainingMs = 1;
     live = true; verify() { return Promise.resolve(); } } push(new Fake(), "s");`,
   ],
+  "spread arguments": ["TS2345", `push(...(JSON.parse("[]") as [any, string]));`],
+  "a choice among arguments": [
+    "TS2345",
+    `await agent.guard("s", {}, (token) =>
+    push(Math.random() > 2 ? token : JSON.parse("{}"), "s"));`,
+  ],
   "a cast string": ["TS2352", `push("token" as Token, "s");`],
   "a cast to any": ["TS2345", `push({} as any, "s");`],
   "the name of the maker": [
@@ -143,6 +149,19 @@ export const COMPILES_AND_IS_REFUSED: Record<string, string> = {
     const any: unknown = {}; if (isToken(any)) push(any, "s");`,
   "any by way of a type argument": `function to<T>(any: any): T { return any; }
     push(to<Token>({}), "s");`,
+  "any by way of its own type argument": `push<Token>(JSON.parse("{}"), "s");`,
+  "any by way of a method's type argument": `await zit.write<Token>(JSON.parse("{}"), "s", []);`,
+  "nothing, said to be something": `push(null!, "s");`,
+  "undefined, said to be something": `push(undefined!, "s");`,
+  "a variable, said to be given something": `let forged!: Token; push(forged, "s");`,
+  "a property, said to be given something": `class Holder { token!: Token }
+    push(new Holder().token, "s");`,
+  "any by way of apply": `push.apply(null, JSON.parse("[]"));`,
+  "a function of any kind": `(push as Function)({}, "s");`,
+  "any by way of an assigned property": `const holder: { token?: Token } = {};
+    holder.token = JSON.parse("{}"); push(holder.token!, "s");`,
+  "any by way of a list's method": `const forged: Token[] = []; forged.push(JSON.parse("{}"));
+    push(forged[0]!, "s");`,
   "an assigned copy": `await agent.guard("s", {}, (token) =>
     push(Object.assign({}, token), "s"));`,
   "a proxy": `await agent.guard("s", {}, (token) => push(new Proxy(token, {}), "s"));`,
