@@ -5,6 +5,7 @@
 import type { StoreEvent } from "../lease/store_events.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { Slot } from "./slot.ts";
+import { type DrainOrder, type Standing, StepDowns } from "./stepdowns.ts";
 
 /** What came of a drain. */
 export interface DrainResult {
@@ -17,12 +18,6 @@ export interface DrainResult {
 }
 
 export type Drained = (result: DrainResult) => void;
-
-/** Why leases are drained, and how long their stores are not acquired again, in milliseconds. */
-export interface DrainOrder {
-  readonly reason: string;
-  readonly forMs: number;
-}
 
 /** The stores, as the engine has them. */
 interface Stores {
@@ -38,8 +33,10 @@ interface Drain {
   /** How long grants may go on; boot clock. */
   readonly finishByMs: number;
   readonly order: DrainOrder;
-  /** Stores that became known since all of them began to be drained; null: not all are. */
-  readonly late: Slot[] | null;
+  /** The order for every store that this drain carries out; null for a single store. */
+  readonly standing: Standing | null;
+  /** Stores that became known since all of them began to be drained. */
+  readonly late: Slot[];
   readonly count: { released: number; aging: number; lost: number };
   cancelTimer: () => void;
 }
@@ -50,25 +47,30 @@ export class Drains {
   readonly #ports: { clock: Clock; timers: Timers };
   readonly #withinMs: number;
   readonly #all = new Set<Drain>();
-  /** Until when stores are left alone that become known; boot clock. */
-  #quiet: { readonly reason: string; readonly untilMs: number }[] = [];
+  /** Those in force. */
+  readonly stepDowns: StepDowns;
 
   constructor(stores: Stores, ports: { clock: Clock; timers: Timers }, withinMs: number) {
     this.#stores = stores;
     this.#ports = ports;
     this.#withinMs = withinMs;
+    this.stepDowns = new StepDowns(stores.slots, ports.clock);
   }
 
   /**
-   * Drains one store, or all (null), also those that become known only then. `done` is told what came of
-   * it, at the latest when time is up.
+   * Drains one store, or all (null), also those that become known only then; what was ordered for them
+   * before counts no more, but for a shutdown. `done` is told what came of it, at the latest when time is
+   * up.
    */
   begin(store: string | null, order: DrainOrder, done: Drained): void {
+    const standing = store === null ? this.stepDowns.ofEverything(order) : null;
+    if (store !== null) this.stepDowns.ofOne(store);
     const slots = store === null ? [...this.#stores.slots.values()] : [this.#stores.slot(store)];
     const finishByMs = this.#ports.clock.bootMs() + this.#withinMs;
     const drain: Drain = {
       left: new Map(slots.filter(isBusy).map((slot) => [slot, isOurs(slot)])),
-      late: store === null ? [] : null,
+      standing,
+      late: [],
       done,
       finishByMs,
       order,
@@ -83,16 +85,13 @@ export class Drains {
 
   /** A store has just become known: where all are drained it is left alone for as long as they are. */
   added(slot: Slot): void {
-    const nowMs = this.#ports.clock.bootMs();
-    this.#quiet = this.#quiet.filter(({ untilMs }) => nowMs < untilMs);
-    for (const { reason, untilMs } of this.#quiet) {
-      this.#stores.dispatch(slot, { type: "drain", reason, forMs: untilMs - nowMs });
-    }
-    for (const { order, late } of this.#all) {
-      if (late === null) continue;
-      late.push(slot);
-      this.#stores.dispatch(slot, { type: "drain", ...order, untilOver: true });
-    }
+    const standing = this.stepDowns.ofNewcomer(slot.store.code);
+    if (standing === null) return;
+    const { order: { reason, forMs }, untilMs } = standing;
+    const untilOver = untilMs === Infinity;
+    const leftMs = untilOver ? forMs : untilMs - this.#ports.clock.bootMs();
+    this.#stores.dispatch(slot, { type: "drain", reason, forMs: leftMs, untilOver });
+    for (const drain of this.#all) if (drain.standing === standing) drain.late.push(slot);
   }
 
   /** How long grants may finish yet where something is drained, in milliseconds; else 0. */
@@ -127,15 +126,17 @@ export class Drains {
   #finish(drain: Drain): void {
     if (!this.#all.delete(drain)) return;
     drain.cancelTimer();
-    const { order, late, count: { released, lost } } = drain;
+    const { order, standing, count: { released, lost } } = drain;
     const left = [...drain.left.keys()];
     // What is given up already waits for the coordinator alone.
     const aging = drain.count.aging + left.filter(isReleasing).length;
-    const untilMs = this.#ports.clock.bootMs() + order.forMs;
-    if (late !== null) this.#quiet.push({ reason: order.reason, untilMs });
+    if (standing !== null) standing.untilMs = this.#ports.clock.bootMs() + order.forMs;
     drain.done({ released, aging, remaining: left.length + lost + drain.count.aging });
-    for (const slot of [...left, ...late ?? []]) {
-      this.#stores.dispatch(slot, { type: "drain_over" });
+    for (const slot of [...left, ...drain.late]) {
+      // What was ordered later is not over with what was ordered before.
+      if (![...this.#all].some((later) => later.left.has(slot))) {
+        this.#stores.dispatch(slot, { type: "drain_over" });
+      }
     }
   }
 }

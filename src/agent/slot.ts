@@ -3,7 +3,8 @@
  * few of them need at a time is not there until it is needed.
  * @module
  */
-import type { Standing, Store } from "../lease/store.ts";
+import type { Store } from "../lease/store.ts";
+import type { Standing } from "../lease/store_view.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
 import type { TenureRead } from "../ports/coordinator.ts";
 import type { HeldLock } from "../ports/lock_file.ts";

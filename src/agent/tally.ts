@@ -5,7 +5,7 @@
  */
 import type { LeaseContext } from "../lease/state.ts";
 import { PassingMap } from "../lease/passing_map.ts";
-import type { Standing } from "../lease/store.ts";
+import type { Standing } from "../lease/store_view.ts";
 import { renewalDueMs } from "../lease/timing.ts";
 import { Nearest } from "./nearest.ts";
 import type { Slot } from "./slot.ts";

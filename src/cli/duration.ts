@@ -2,11 +2,13 @@
  * Durations as people write them: `500ms`, `15s`, `2m`, `1h`, `1m30s`, `1.5s`, and `0`.
  * @module
  */
+import { UNIT_MS } from "../lease/duration_text.ts";
+
+export { formatDuration, roughDuration } from "../lease/duration_text.ts";
 
 /** The longest duration, in milliseconds: what a timer can wait, a little under 25 days. */
 export const MAX_DURATION_MS = 2 ** 31 - 1;
 
-const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
 const WHOLE = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h))+$/;
 const PART = /(\d+(?:\.\d+)?)(ms|s|m|h)/g;
 
@@ -36,29 +38,4 @@ function hint(text: string): string {
   if (/^\d+(\.\d+)?$/.test(text)) return `say its unit, as in ${text}s or ${text}ms`;
   if (text.startsWith("-")) return "it cannot be negative";
   return "write it as in 500ms, 15s, 2m, 1h or 1m30s";
-}
-
-/** Writes a duration as {@linkcode parseDurationMs} reads it, to the millisecond: `1m30s`. */
-export function formatDuration(ms: number): string {
-  let rest = Math.round(ms);
-  if (rest <= 0) return "0";
-  let text = "";
-  for (const unit of ["h", "m", "s", "ms"]) {
-    const count = Math.floor(rest / UNIT_MS[unit]!);
-    if (count > 0) text += `${count}${unit}`;
-    rest -= count * UNIT_MS[unit]!;
-  }
-  return text;
-}
-
-const DAY_MS = 24 * UNIT_MS.h;
-
-/** A duration for people who want its size: seconds below an hour, hours from two days on: `3d4h`. */
-export function roughDuration(ms: number): string {
-  if (ms < 1_000) return "less than 1s";
-  const unitMs = ms < UNIT_MS.h ? UNIT_MS.s : ms < 2 * DAY_MS ? UNIT_MS.m : UNIT_MS.h;
-  const wholeMs = Math.floor(ms / unitMs) * unitMs;
-  if (ms < 2 * DAY_MS) return formatDuration(wholeMs);
-  const restMs = wholeMs % DAY_MS;
-  return `${Math.floor(wholeMs / DAY_MS)}d${restMs === 0 ? "" : formatDuration(restMs)}`;
 }

@@ -1,7 +1,7 @@
 /** `agent leases`: all stores that the agent holds or follows. */
 import { Option } from "commander";
 import type { Command } from "commander";
-import type { Connection, LeaseInfo } from "../client/mod.ts";
+import type { Connection, LeaseInfo, ListedLease } from "../client/mod.ts";
 import { clientOptions, clientOptionsOf } from "./options.ts";
 import type { Context } from "./context.ts";
 
@@ -38,6 +38,8 @@ export function defineLeases(program: Command, _context: Context): void {
           : "no such stores among those that this agent holds or follows",
       );
     }
+    const steppedDown = leases.some((each) => each.stepped_down_until !== undefined);
+    const header = ["STORE", "STATE", "NODE", "ADDRESS", "EPOCH", "SINCE"];
     const rows = leases.map((each) => [
       each.store,
       stateOf(each),
@@ -45,10 +47,10 @@ export function defineLeases(program: Command, _context: Context): void {
       each.address ?? "-",
       each.epoch === null ? "-" : String(each.epoch),
       each.since ?? "-",
+      ...steppedDown ? [each.stepped_down_until ?? "-"] : [],
     ]);
-    for (const line of table([["STORE", "STATE", "NODE", "ADDRESS", "EPOCH", "SINCE"], ...rows])) {
-      print(line);
-    }
+    if (steppedDown) header.push("STEPPED DOWN UNTIL");
+    for (const line of table([header, ...rows])) print(line);
     if (!connected) say("the coordinator cannot be reached: what other nodes hold is not known");
   });
 }
@@ -64,8 +66,8 @@ function stateOf({ held, state }: LeaseInfo): string {
 }
 
 /** Page by page: an agent may hold tens of thousands. */
-export async function allLeases(agent: Connection, prefix?: string): Promise<LeaseInfo[]> {
-  const leases: LeaseInfo[] = [];
+export async function allLeases(agent: Connection, prefix?: string): Promise<ListedLease[]> {
+  const leases: ListedLease[] = [];
   let after: string | undefined;
   while (true) {
     const page = await agent.call("leases", { prefix, after });
@@ -77,7 +79,8 @@ export async function allLeases(agent: Connection, prefix?: string): Promise<Lea
 
 const HELP = `
 STATE is held (this node may write), self (this node's, but in its grace or
-being given up), other or free.
+being given up), other or free. Where this node has stepped down from a store,
+STEPPED DOWN UNTIL tells until when it leaves it alone.
 
 Examples:
   $ agent leases

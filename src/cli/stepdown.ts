@@ -8,12 +8,15 @@ export function defineStepdown(program: Command, context: Context): void {
   const command = program.command("stepdown")
     .summary("release stores to other nodes for a while")
     .description(
-      "Lets running grants finish, releases the leases, and does not acquire them again for a while.",
+      "Lets running grants finish, releases the leases, and does not acquire them again for a while. " +
+        "The newest step-down counts.",
     )
     .usage("STORE|--all [options]")
     .argument("[store]", "the store's code")
     .option("--all", "all stores, also those that this node does not hold yet")
-    .addOption(durationOption("--for <DUR>", "how long not to acquire again (default: the TTL)"))
+    .addOption(
+      durationOption("--for <DUR>", "how long not to acquire again (default: the TTL; 0s ends it)"),
+    )
     .addHelpText("after", HELP);
   clientOptions(command).action(async (store: string | undefined) => {
     const { checkStore, withAgent } = await import("./agent.ts");
@@ -50,6 +53,11 @@ const HELP = `
 Examples:
   $ agent stepdown my-project --for 5m
   $ agent stepdown --all --for 30m      before maintenance of this host
+  $ agent stepdown --all --for 0s       and back after it
+
+The newest counts: it makes an earlier one shorter or longer, and --for 0s ends
+it. --all takes the place of all, also of those of single stores. agent status
+and agent leases tell what is in force.
 
 Exit statuses:
   0   released

@@ -14,6 +14,8 @@ export function stepdownLines(
   if (released > 0) {
     const alone = forMs === null
       ? ""
+      : forMs === 0
+      ? ", and this one, too"
       : `; this node leaves them alone for ${formatDuration(forMs)}`;
     lines.push(`released ${counted(released, "store")}: other nodes may take them now${alone}`);
   }
@@ -27,15 +29,19 @@ export function stepdownLines(
   }
   const kept = remaining - aging;
   if (kept > 0) {
-    const within = forMs === null ? "soon" : `within ${formatDuration(forMs)}`;
+    const then = forMs === 0
+      ? ""
+      : `until they do, and releases them then, if that is ${
+        forMs === null ? "soon" : `within ${formatDuration(forMs)}`
+      }`;
     lines.push(
       `not released ${
         counted(kept, "store")
-      }, lost, or with writes that did not finish in time: those ` +
-        `this node keeps until they do, and releases them then, if that is ${within}`,
+      }, lost, or with writes that did not finish in time: those this node keeps ${then}`.trimEnd(),
     );
   }
   if (lines.length > 0) return lines;
+  if (forMs === 0) return ["nothing to release; this node takes stores again when asked"];
   const alone = forMs === null ? "" : `, and takes none of them for ${formatDuration(forMs)}`;
   return [`nothing to release: this node holds none of them${alone}`];
 }

@@ -6,8 +6,8 @@ import process from "node:process";
 import type {
   HistoryResult,
   HolderResult,
-  LeaseInfo,
   LeasesResult,
+  ListedLease,
   Method,
   Methods,
   StatusResult,
@@ -213,7 +213,7 @@ export class Client {
   }
 
   /** What the agent holds or follows, sorted by store. */
-  async *leases(prefix?: string, options?: AskOptions): AsyncGenerator<LeaseInfo, void, void> {
+  async *leases(prefix?: string, options?: AskOptions): AsyncGenerator<ListedLease, void, void> {
     let after: string | null = null;
     do {
       const params = {
@@ -232,9 +232,10 @@ export class Client {
   }
 
   /**
-   * Has the agent give leases up, and not acquire them for a while. For admin users. It lets grants finish
-   * first, so the answer takes up to the agent's `--drain`: give a longer `timeoutMs` where that is
-   * more than 90 s.
+   * Has the agent give leases up, and not acquire them for `forMs` (default: the TTL). The newest counts:
+   * a shorter one shortens, 0 ends what was ordered before. For admin users. It lets grants finish
+   * first, so the answer takes up to the agent's `--drain`: give a longer `timeoutMs` where that is more
+   * than 90 s.
    */
   async stepdown(
     which: { readonly store: string } | { readonly all: true },

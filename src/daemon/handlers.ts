@@ -95,7 +95,13 @@ export function handlersOf(
       reply.ok(status());
     },
     leases(params, _connection, reply) {
-      reply.ok(agent.leases(params));
+      const { leases, next } = agent.leases(params);
+      const { stepDowns } = agent.drains;
+      const marked = leases.map((lease) => {
+        const stepDown = stepDowns.of(lease.store);
+        return stepDown === null ? lease : { ...lease, stepped_down_until: stepDown.until };
+      });
+      reply.ok({ leases: marked, next });
     },
     history({ store }, _connection, reply) {
       agent.history(store, forward(reply, (tenures) => ({ tenures })));

@@ -3,6 +3,7 @@
  * @module
  */
 import type { Agent } from "../agent/agent.ts";
+import { atMost } from "../lease/duration_text.ts";
 import type { Problem } from "../nats/listener.ts";
 import type { Log } from "../service/log.ts";
 import { type Notifier, openNotifier } from "../service/notify.ts";
@@ -138,8 +139,10 @@ export class Lifetime {
     const agent = this.#options.agent();
     const { held, waiting, foreign, grants } = agent.counts();
     const facts = `${held} held, ${waiting} waiting, ${foreign} elsewhere, ${grants} grants out`;
-    if (!this.#draining) return `${facts}; ${this.#options.coordinator()}`;
-    return `draining, at most ${Math.ceil(agent.drains.leftMs / 1_000)} s more; ${facts}`;
+    if (this.#draining) return `draining, at most ${atMost(agent.drains.leftMs)} more; ${facts}`;
+    const { all } = agent.drains.stepDowns;
+    const stepDown = all === null ? "" : `stepped down from every store until ${all.until}; `;
+    return `${stepDown}${facts}; ${this.#options.coordinator()}`;
   }
 
   /** The first signal starts the drain; later ones change nothing: leases are never dropped unsafely. */

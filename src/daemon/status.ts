@@ -6,11 +6,13 @@ import { accessSync, constants, existsSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Agent } from "../agent/agent.ts";
 import type { Check } from "../agent/types.ts";
+import { atMost } from "../lease/duration_text.ts";
 import type { HostMemory } from "../ports/host_memory.ts";
 import type { StatusResult } from "../socket/protocol.ts";
 import { cgroupProblem } from "../sys/cgroup.ts";
 import { VERSION } from "../version.ts";
 import type { Warning } from "./coordinators.ts";
+import { stepdownCheck, stepdownWarnings } from "./stepdown_status.ts";
 
 /** What the status is made of. */
 export interface StatusSources {
@@ -36,7 +38,13 @@ export function statusOf(sources: StatusSources): StatusResult {
   const well = standalone === null
     ? { ...WELL, server_version: versionOf(sources, warnings), clock: clock.message }
     : { ...WELL, ...ALONE };
-  const checks = [...drainingCheck(agent), ...agent.health.checks(well), cgroupCheck()];
+  const { stepDowns } = agent.drains;
+  const checks = [
+    ...drainingCheck(agent),
+    ...stepdownCheck(stepDowns),
+    ...agent.health.checks(well),
+    cgroupCheck(),
+  ];
   const { timing } = agent;
   return {
     version: VERSION,
@@ -53,7 +61,10 @@ export function statusOf(sources: StatusSources): StatusResult {
     counts: { ...agent.counts(), connections: sources.connections() },
     healthy: checks.every(({ ok }) => ok),
     checks,
-    warnings: [...warnings, ...clock.off ? [clock] : []].map(({ message }) => message),
+    warnings: [
+      ...[...warnings, ...clock.off ? [clock] : []].map(({ message }) => message),
+      ...stepdownWarnings(stepDowns),
+    ],
   };
 }
 
@@ -109,9 +120,9 @@ const ALONE = {
 function drainingCheck(agent: Agent): Check[] {
   if (agent.state !== "draining") return [];
   const { grants } = agent.counts();
-  const leftS = Math.ceil(agent.drains.leftMs / 1_000);
+  const left = atMost(agent.drains.leftMs);
   const message = `this agent is shutting down: ${grants} grant${grants === 1 ? "" : "s"} may ` +
-    `finish, for at most ${leftS} s more, then its leases are released; send writes to another ` +
+    `finish, for at most ${left} more, then its leases are released; send writes to another ` +
     "node, or start it again";
   return [{ name: "draining", ok: false, message }];
 }

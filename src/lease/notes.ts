@@ -176,12 +176,12 @@ export function onDrain(
   { reason, forMs, finishByMs, untilOver }: Extract<StoreEvent, { type: "drain" }>,
 ): void {
   const { store } = m;
-  // A step-down must not end a shutdown, nor a shorter one a longer.
-  if (store.blocked === null || forMs >= store.blocked.forMs) {
+  // The newest order counts, but a step-down must not end a shutdown.
+  if (store.blocked?.forMs !== Infinity || forMs === Infinity) {
     store.blocked = { reason, forMs, untilMs: Infinity, finishByMs, untilOver };
   }
   if (store.traffic !== null) {
-    const refusal = refuse.draining(store.code, forMs);
+    const refusal = refuse.draining(store.code, store.blocked.forMs);
     queue.refuseQueue(m, () => true, () => refusal);
     for (const guard of store.passing.values()) commit.drop(m, guard, refusal);
   }

@@ -3,6 +3,7 @@
  * what to do next.
  * @module
  */
+import { atMost } from "./duration_text.ts";
 import type { Holder, Refusal } from "./errors.ts";
 import type { LockRefusal } from "./store_events.ts";
 
@@ -78,14 +79,14 @@ export function inGrace(store: string, leftMs: number): Refusal {
   return {
     kind: "grace",
     message: `Cannot guard store ${store} yet: it was just taken over, and its last holder may ` +
-      `still be finishing; try again in ${seconds(retryAfterMs)}`,
+      `still be finishing; try again in ${lasting(retryAfterMs)}`,
     retryAfterMs,
   };
 }
 
 /** An earlier agent of this host was killed, and clients that it had given grants still run. */
 export function clientsLeft(store: string, leftMs: number): Refusal {
-  const left = seconds(Math.max(1, Math.ceil(leftMs)));
+  const left = lasting(Math.max(1, Math.ceil(leftMs)));
   return {
     kind: "grace",
     message: `Cannot guard store ${store} yet: the agent was restarted, and what it had granted ` +
@@ -193,7 +194,7 @@ export function draining(
   }
   const retryAfterMs = Math.max(1, Math.ceil(forMs));
   if (writing !== null) {
-    const left = writing.leftMs === Infinity ? "" : ` for at most ${seconds(writing.leftMs)} more`;
+    const left = writing.leftMs === Infinity ? "" : ` for at most ${lasting(writing.leftMs)} more`;
     return {
       kind: "draining",
       message:
@@ -205,7 +206,7 @@ export function draining(
   return {
     kind: "draining",
     message: `Cannot guard store ${store}: an operator had this node step down from it, for ` +
-      `another ${seconds(retryAfterMs)} or so; send the write to another node, or try again then`,
+      `another ${lasting(retryAfterMs)} or so; send the write to another node, or try again then`,
     retryAfterMs,
   };
 }
@@ -250,6 +251,8 @@ function unusable(reason: string): string {
   return `the coordinator cannot be used (${reason.replace(/\. [A-Z].*$/s, "")})`;
 }
 
-function seconds(ms: number): string {
-  return ms < 1_000 ? `${Math.max(0, Math.ceil(ms))} ms` : `${(ms / 1_000).toFixed(1)} s`;
+/** `350 ms`, `3.2 s`; from a minute on, where tenths tell nobody anything, `59m58s`. */
+function lasting(ms: number): string {
+  if (ms < 1_000) return `${Math.max(0, Math.ceil(ms))} ms`;
+  return ms < 60_000 ? `${(ms / 1_000).toFixed(1)} s` : atMost(ms);
 }

@@ -8,8 +8,7 @@
  */
 import { initialLease } from "./acquire.ts";
 import * as commit from "./commit.ts";
-import type { Holder } from "./errors.ts";
-import { isAside, knownHolder } from "./foreign.ts";
+import { isAside } from "./foreign.ts";
 import * as granted from "./granted.ts";
 import { isOpen, isValid } from "./keep.ts";
 import * as queue from "./queue.ts";
@@ -18,23 +17,9 @@ import * as refuse from "./refusals.ts";
 import type { LeaseContext, LeaseEvent, LeaseState } from "./state.ts";
 import { wakeAtMs } from "./step.ts";
 import type { StoreEffect, StoreEvent } from "./store_events.ts";
-import { isHeld, type Moment, type StoreOptions, StoreState } from "./store_state.ts";
+import { type Blocked, isHeld, type Moment, type StoreOptions, StoreState } from "./store_state.ts";
+import { type Standing, standingOf, type StoreView, viewOf } from "./store_view.ts";
 import * as unfit from "./unfit.ts";
-
-/** A store's state as others see it. */
-export interface StoreView {
-  readonly state: "self" | "other" | "free";
-  /** True only while the hold is valid, recorded, undoubted and past its grace. */
-  readonly held: boolean;
-  /** Whoever holds it, if another; null otherwise. */
-  readonly holder: Holder | null;
-  /** Our epoch while ours. */
-  readonly epoch: number | null;
-  readonly acquiredAtMs: number | null;
-}
-
-/** What a store counts as: ours is held, or waits for record or grace. */
-export type Standing = "held" | "waiting" | "foreign" | "none";
 
 /** One store, from the first question about it until nobody is interested any more. */
 export class Store {
@@ -83,6 +68,12 @@ export class Store {
     return this.#state.resolved;
   }
 
+  /** The drain in force, for views; null when there is none, or its time is over. */
+  drained(nowMs: number): Blocked | null {
+    const { blocked } = this.#state;
+    return blocked === null || nowMs >= blocked.untilMs ? null : blocked;
+  }
+
   /** Somebody asked about it. */
   touch(nowMs: number): void {
     this.#state.lastAskedMs = nowMs;
@@ -95,24 +86,12 @@ export class Store {
 
   /** The state as others see it, from memory. */
   view(nowMs: number, context: LeaseContext): StoreView {
-    const { lease } = this.#state;
-    const none = { held: false, holder: null, epoch: null, acquiredAtMs: null };
-    if (lease.phase === "ours" && isValid(lease, nowMs, context)) {
-      const { epoch, acquiredAtMs } = lease;
-      const held = this.held(nowMs, context);
-      return { state: "self", held, holder: null, epoch, acquiredAtMs };
-    }
-    const holder = knownHolder(lease);
-    return holder === null ? { ...none, state: "free" } : { ...none, state: "other", holder };
+    return viewOf(this.#state, nowMs, context);
   }
 
   /** What it counts as, from memory. */
   standing(nowMs: number, context: LeaseContext): Standing {
-    const { lease } = this.#state;
-    if (lease.phase === "ours" && isValid(lease, nowMs, context)) {
-      return this.held(nowMs, context) ? "held" : "waiting";
-    }
-    return knownHolder(lease) === null ? "none" : "foreign";
+    return standingOf(this.#state, nowMs, context);
   }
 
   /** Why a grant is none any more, in words; null while it is one. */

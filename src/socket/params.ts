@@ -48,6 +48,14 @@ const waitMs = v.pipe(
   v.transform((ms) => Math.min(ms, MAX_WAIT_MS)),
 );
 
+/** Not cut: somebody who asks for a longer one must not believe that it is in force. */
+const stepdownMs = v.pipe(
+  v.number("must be a number of milliseconds"),
+  v.finite("must be a finite number of milliseconds"),
+  v.minValue(0, "must not be negative"),
+  v.maxValue(MAX_WAIT_MS, `must be at most ${MAX_WAIT_MS} (24.8 days); 0 ends a step-down`),
+);
+
 const none = v.object({});
 const oneStore = v.object({ store: storeCode });
 
@@ -105,7 +113,7 @@ const SCHEMAS = {
     v.object({
       store: v.exactOptional(storeCode),
       all: v.exactOptional(flag),
-      for_ms: v.exactOptional(waitMs),
+      for_ms: v.exactOptional(stepdownMs),
     }),
     v.check(
       (params) => (params.store === undefined) === (params.all === true),

@@ -170,8 +170,14 @@ export interface LeaseInfo {
   readonly since: string | null;
 }
 
+/** A store in a page of `leases`. */
+export interface ListedLease extends LeaseInfo {
+  /** Until when this node leaves the store alone: RFC 3339; absent where it was not stepped down. */
+  readonly stepped_down_until?: string;
+}
+
 export interface LeasesResult {
-  readonly leases: readonly LeaseInfo[];
+  readonly leases: readonly ListedLease[];
   readonly next: string | null;
 }
 

@@ -34,8 +34,12 @@ test("READY comes with the socket and the coordinator, STATUS tells what is held
   const { token } = await client.call("guard", { store: "one" });
   await manager.heard(/^STATUS=1 held, 0 waiting, 0 elsewhere, 1 grants out/);
 
+  await runClient(agent, ["stepdown", "two", "--for", "1h"]); // A single one is no news.
+  const stepped = client.call("stepdown", { all: true, for_ms: 3_600_000 });
+  await manager.heard(/^STATUS=stepped down from every store until \S+Z; 0 held, 1 waiting/);
+
   agent.signal("SIGTERM");
-  await manager.heard(/^STOPPING=1\|STATUS=draining, at most \d+ s more; 0 held, 1 waiting/);
+  await manager.heard(/^STOPPING=1\|STATUS=draining, at most \d+s more; 0 held, 1 waiting/);
   await until(
     "time is asked for more than once",
     () => manager.count(/^EXTEND_TIMEOUT_USEC=15000000$/) > 1,
@@ -43,6 +47,7 @@ test("READY comes with the socket and the coordinator, STATUS tells what is held
   const fed = manager.count(/^WATCHDOG=1$/);
   await until("the watchdog is fed while it drains", () => manager.count(/^WATCHDOG=1$/) > fed);
   await client.call("release", { token });
+  await stepped.catch(() => null); // The end of the agent may come first.
   expect(await agent.exited()).toBe(0);
   expect(manager.told.findIndex((each) => /^READY/.test(each)))
     .toBeLessThan(manager.told.findIndex((each) => /^STOPPING/.test(each)));

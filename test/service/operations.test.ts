@@ -157,6 +157,7 @@ test("the manual tells of each check, and of no other", async () => {
     "agent/health.ts",
     "agent/agent.ts",
     "daemon/status.ts",
+    "daemon/stepdown_status.ts",
     "daemon/coordinators.ts",
   ]
     .map((path) => readFileSync(join(import.meta.dir, "../../src", path), "utf8")).join();
