@@ -11,6 +11,18 @@ const NOT_REACHED = "it has not been reached yet; writes are refused until it is
 /** How many stores a message names. */
 const MAX_NAMED = 3;
 
+/** A server that cannot write neither answers a write nor forgets what has expired. */
+const FULL_DISK =
+  "first see whether the nats-server's disk is full: if so make room, then restart the " +
+  "server, which may not write again by itself";
+
+/** How the reason begins where nothing was answered; reads of such a server may well be. */
+const SILENCE = "no answer";
+
+/** With only one of the buckets, or with agents that run, some host would go on below what a disk has seen. */
+const BEGIN_ANEW = "once no write of the newer epochs is missing, stop all agents, delete both " +
+  'buckets (the leases and their -tenures), and start them (the manual: "When the bucket was lost")';
+
 /** What is wrong with some stores, and what to do about it. */
 const ADVICE = {
   duplicate_node: (stores: string, rival: string | null) => {
@@ -19,18 +31,18 @@ const ADVICE = {
   },
   epoch: (stores: string) =>
     `the coordinator has gone back in time for ${stores}: it gave an epoch below a recorded one; ` +
-    "restore its data, or delete the tenure records of these stores once no write of the newer " +
-    "epoch is missing",
+    `restore its newest data. Else ${BEGIN_ANEW}`,
   fence: (stores: string) =>
     `the disk has seen a newer epoch than the coordinator gives for ${stores}: this node is stale, the ` +
     "coordinator has lost its past, or the lock file is a copy of another store's; compare the lock " +
-    "files of the hosts before anything is put right",
+    `files of the hosts. Where the coordinator has lost its past, ${BEGIN_ANEW}`,
   lock_file: (stores: string) =>
     `the lock file of ${stores} (or the agent's journal) cannot be used, so the lease was let go; a ` +
     "refused guard says why",
   stuck: (stores: string) =>
     `the coordinator refuses ${stores} although nobody has renewed there for longer than TTL and ` +
-    "grace; compare the replicas of the bucket, and have the one that kept an expired entry made anew",
+    `grace: it keeps an expired entry; ${FULL_DISK}. Where it has room, compare the replicas of the ` +
+    "bucket, if it has several, and have the one that kept the entry made anew",
 } as const;
 
 /** Those that are over once an entry was taken and recorded. */
@@ -142,11 +154,10 @@ export class Health {
     if (tries < MIN_UNANSWERED || this.#closed || this.fails("writes")) return;
     // Told as that already.
     if (this.fails("coordinator")) return;
-    this.report(
-      "writes",
-      `the coordinator does not take the writes of store ${store} (${reason}); put that right, and ` +
-        "see the coordinator's own log",
-    );
+    const remedy = reason.startsWith(SILENCE)
+      ? `if it lasts, ${FULL_DISK}; its log has more`
+      : "put that right, and see the coordinator's own log";
+    this.report("writes", `the coordinator does not serve store ${store} (${reason}); ${remedy}`);
   }
 
   #onAnswered(store: string): void {

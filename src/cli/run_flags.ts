@@ -42,7 +42,7 @@ export const FLAGS: readonly Flag[] = [
       "allow-unsafe-server",
       "nothing",
       "",
-      "use a server version that is known to grant one lease twice",
+      "use servers that can grant a lease twice: by version, or in no cluster",
     ],
   ]),
   ...section("Leases", [

@@ -8,7 +8,7 @@ import type { NatsOptions as NatsRunOptions, RunOptions } from "../cli/run_optio
 import { MAX_LINE_BYTES, parseFence } from "../disk/fence.ts";
 import { NatsCoordinator } from "../nats/coordinator.ts";
 import type { Drift, NatsListener, Problem } from "../nats/listener.ts";
-import type { CredentialFiles } from "../nats/options.ts";
+import type { CredentialFiles, ServerMemory } from "../nats/options.ts";
 import { DEFAULT_TTL_MS } from "../lease/timing.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { Coordinator } from "../ports/coordinator.ts";
@@ -55,6 +55,7 @@ export interface BackendOptions {
   readonly clock: Clock;
   readonly timers: Timers;
   readonly lockPath: (store: string) => string;
+  readonly memory: ServerMemory;
 }
 
 /** Starts the coordinator that the options name. Events come later, never before this returns. */
@@ -66,7 +67,7 @@ export function startBackend(options: BackendOptions, events: BackendEvents): Ba
 }
 
 function startNats(
-  { run, incarnation, clock, timers }: BackendOptions,
+  { run, incarnation, clock, timers, memory }: BackendOptions,
   nats: NatsRunOptions,
   events: BackendEvents,
 ): Backend {
@@ -77,6 +78,7 @@ function startNats(
     replicas: nats.replicas ?? undefined,
     ttlMs: run.ttlMs ?? undefined,
     allowUnsafeServer: nats.allowUnsafeServer,
+    memory,
     node: run.node,
     incarnation,
     address: run.address,
@@ -117,8 +119,9 @@ function newIn(now: readonly Warning[], before: readonly Warning[]): readonly Wa
 }
 
 const REMADE =
-  "A bucket was deleted and made again while agents ran: what was held in it is lost " +
-  "to its holders, and whoever holds a store next owes a grace. Find out who deleted it";
+  "The bucket of before is missing here, and another one is in its place: what was held in it is " +
+  "lost to its holders, and whoever holds a store next owes a grace. Somebody deleted it, or the " +
+  "nats-servers lost their data: find out which";
 
 function natsListener(
   { agent, log, onReached, onUnreachable, onFatal }: BackendEvents,

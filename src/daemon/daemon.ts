@@ -127,8 +127,8 @@ interface Parts {
   readonly observer: LogObserver;
   readonly leftovers: Leftovers;
   readonly status: () => StatusResult;
-  /** What the last reload could not read, until one can. */
-  readonly reloadFaults: Map<string, Warning>;
+  /** Why the last reload could not read the stores, until one can. */
+  readonly storesFault: { now: Warning | null };
 }
 
 /** Serves metrics and health where asked to; else their code is not even loaded. */
@@ -170,7 +170,7 @@ function join(
     coordinator: () => coordinatorLine(options, backend.facts()),
   });
   const backend = startBackend(
-    { run: options, incarnation, clock, timers, lockPath: (store) => locks.path(store) },
+    { run: options, incarnation, clock, timers, memory, lockPath: (store) => locks.path(store) },
     {
       agent: () => agent!,
       log,
@@ -202,7 +202,7 @@ function join(
     onLeft: (left) => leftovers.expect(left),
   });
   const startedMs = clock.bootMs();
-  const reloadFaults = new Map<string, Warning>();
+  const storesFault: Parts["storesFault"] = { now: null };
   const status = () =>
     statusOf({
       agent: agent!,
@@ -212,12 +212,12 @@ function join(
       nowMs: () => clock.bootMs(),
       coordinator: () => backend.facts(),
       aheadMs: () => backend.aheadMs(),
-      warnings: () => [...backend.warnings(), ...reloadFaults.values()],
+      warnings: () => [...backend.warnings(), ...storesFault.now === null ? [] : [storesFault.now]],
       connections: () => surface.connections,
     });
   const { descriptors } = made;
   const surface: Surface = openSocket(agent, { options, memory, log, descriptors, status });
-  return { agent, backend, surface, lifetime, observer, leftovers, status, reloadFaults };
+  return { agent, backend, surface, lifetime, observer, leftovers, status, storesFault };
 }
 
 function pinnedOf(path: string): Set<string> {
@@ -242,21 +242,25 @@ function coordinatorLine(
  * in force.
  */
 async function reload(options: RunOptions, parts: Parts, log: Log): Promise<void> {
-  const { agent, backend, reloadFaults } = parts;
+  const { agent, backend, storesFault } = parts;
   const { storesFile } = options;
-  reloadFaults.clear();
   const attempt = async (what: string, act: () => void | Promise<void>) => {
     try {
       await act();
+      return null;
     } catch (error) {
       const { message } = error as Error;
-      reloadFaults.set(what, { check: "reload", message: `the last reload failed: ${message}` });
       log.event("error", "reload_failed", { what, message });
+      return message;
     }
   };
-  if (storesFile !== null) {
-    await attempt("stores", () => agent.setPinned(readStoresFile(storesFile)));
-  }
-  await attempt("credentials", () => backend.reload());
-  if (reloadFaults.size === 0) log.event("info", "reloaded");
+  const stores = storesFile === null
+    ? null
+    : await attempt("stores", () => agent.setPinned(readStoresFile(storesFile)));
+  storesFault.now = stores === null
+    ? null
+    : { check: "reload", message: `the last reload failed: ${stores}` };
+  // What is wrong with these the coordinator warns of, for as long as that is so.
+  const credentials = await attempt("credentials", () => backend.reload());
+  if (stores === null && credentials === null) log.event("info", "reloaded");
 }

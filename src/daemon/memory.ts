@@ -59,6 +59,15 @@ export class StateMemory implements HostMemory {
     return this.#state.forgetGrace(store);
   }
 
+  wasClustered(bucket: string): boolean {
+    return this.#state.wasClustered(bucket);
+  }
+
+  /** Where it is not on disk, `problem` says so. */
+  rememberClustered(bucket: string): void {
+    this.#state.rememberClustered(bucket);
+  }
+
   beginGrant(
     id: number,
     { store, epoch, pid, socket, lingerMs }: {

@@ -8,6 +8,7 @@
  * | `grants` | grants that are out, with the client's process |
  * | `strangers` | stores in which a foreign entry without a tenure record was seen |
  * | `graces` | failover graces that are owed and not over |
+ * | `clusters` | buckets that were used on servers of a cluster |
  *
  * What cannot be read proves nothing. A damaged file may have lost a grant whose client still
  * writes, or a grace still owed, so with damage the earlier incarnations are forgotten: their
@@ -72,6 +73,7 @@ export class StateDir {
   readonly #incarnations: LogMap<Incarnation>;
   readonly #strangers: LogMap<string>;
   readonly #graces: LogMap<number>;
+  readonly #clusters: LogMap<string>;
   readonly #held: readonly Log[];
   readonly #lock: DirectoryLock;
   readonly #strangerSet: Set<string>;
@@ -95,6 +97,7 @@ export class StateDir {
     this.#strangers = file("strangers", decodeText);
     this.#strangerSet = new Set(this.#strangers.entries.keys());
     this.#graces = file("graces", decodeNumber);
+    this.#clusters = file("clusters", decodeText);
     const nowMs = bootTimeMs();
     this.#graces.retain((grace) => grace.boot !== boot || grace.value > nowMs);
     this.damage = held.flatMap((log) => log.damage);
@@ -195,6 +198,17 @@ export class StateDir {
   /** Forgets a grace that is over. Returns null, or why the disk still has it. */
   forgetGrace(store: string): string | null {
     return this.#graces.delete(store);
+  }
+
+  /** Whether the bucket was used on servers of a cluster, by this agent or one before it. */
+  wasClustered(bucket: string): boolean {
+    return this.#clusters.entries.has(bucket);
+  }
+
+  /** Remembers that it was. Returns null, or why it is not on disk. */
+  rememberClustered(bucket: string): string | null {
+    if (this.wasClustered(bucket)) return null;
+    return this.#clusters.set(bucket, new Date().toISOString());
   }
 
   /** Leaves the directory to others. Otherwise the end of the process does. */

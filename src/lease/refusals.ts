@@ -7,11 +7,11 @@ import { atMost } from "./duration_text.ts";
 import type { Holder, Refusal } from "./errors.ts";
 import type { LockRefusal } from "./store_events.ts";
 
-/** The coordinator cannot be reached. */
+/** The coordinator cannot be reached, or does not do what it is asked to. */
 export function unavailable(store: string, reason: string): Refusal {
   return {
     kind: "unavailable",
-    message: `Cannot guard store ${store}: ${unreachable(reason)}; ` +
+    message: `Cannot guard store ${store}: ${unusable(reason)}; ` +
       "nothing may be written until it is back, so try again later",
     retryAfterMs: 1_000,
   };
@@ -21,7 +21,7 @@ export function unavailable(store: string, reason: string): Refusal {
 export function cannotVerify(store: string, reason: string): Refusal {
   return {
     kind: "unavailable",
-    message: `Cannot verify the write to store ${store}: ${unreachable(reason)}; ` +
+    message: `Cannot verify the write to store ${store}: ${unusable(reason)}; ` +
       "do not let it take effect before it is verified, so try again",
     retryAfterMs: 1_000,
   };
@@ -35,7 +35,7 @@ export function cannotTell(
 ): Refusal {
   return {
     kind: "unavailable",
-    message: `Cannot tell who ${what} store ${store}: ${unreachable(reason)}; try again later`,
+    message: `Cannot tell who ${what} store ${store}: ${unusable(reason)}; try again later`,
     retryAfterMs: 1_000,
   };
 }
@@ -247,8 +247,8 @@ export function limit(store: string, reason: string): Refusal {
 const CLIENTS_RETRY_MS = 1_000;
 
 /** `reason` without its second sentence: what an operator can do about it is told by the check. */
-function unreachable(reason: string): string {
-  return `the coordinator cannot be reached (${reason.replace(/\. [A-Z].*$/s, "")})`;
+function unusable(reason: string): string {
+  return `the coordinator cannot be used (${reason.replace(/\. [A-Z].*$/s, "")})`;
 }
 
 /** `350 ms`, `3.2 s`; from a minute on, where tenths tell nobody anything, `59m58s`. */

@@ -11,7 +11,7 @@ import {
 import { judgeLeases, type Judgement, judgeTenures, ttlMsOf } from "./judge.ts";
 import { DEFAULT_TTL_MS } from "./options.ts";
 import { parseTenure } from "./records.ts";
-import { LeaderlessError } from "./inspection_failure.ts";
+import { LeaderlessError, NoMemberError } from "./inspection_failure.ts";
 import type { CreatedBucket } from "./listener.ts";
 import { type Finding, SetupError } from "./setup_error.ts";
 import { firstRevision, leasesConfig, tenuresConfig, tenuresOf } from "./stream_config.ts";
@@ -41,6 +41,8 @@ export interface BucketsOptions {
   readonly ttlMs?: number;
   /** Whether the server is a member of a cluster. */
   readonly clustered: boolean;
+  /** Whether a server of its own must not be given buckets: they would be a second coordinator. */
+  readonly mustBeClustered: boolean;
   /** Whether the server can start a stream at another sequence than 1 (2.10 and newer). */
   readonly choosesFirst: boolean;
   /** Milliseconds since 1970. */
@@ -168,6 +170,8 @@ async function create(options: BucketsOptions, wanted: Wanted): Promise<StreamIn
   } catch (error) {
     const tooFew = isApiError(error, NO_SUITABLE_PEERS) || isApiError(error, NOT_CLUSTERED);
     if (!tooFew) throw error;
+    // It said that it is in a cluster, and was believed.
+    if (options.mustBeClustered && isApiError(error, NOT_CLUSTERED)) throw new NoMemberError();
     if (options.replicas !== undefined) {
       throw new SetupError(
         "replicas",

@@ -17,6 +17,19 @@ export class LeaderlessError extends Error {
   }
 }
 
+/** A server whose configuration names a cluster, and whose JetStream is in none. */
+export class NoMemberError extends Error {
+  override readonly name = "NoMemberError";
+
+  constructor() {
+    super(
+      "The nats-server names a cluster, but its JetStream is not in one: it does not share the leases " +
+        "of the other servers, so it is not used. Complete its cluster block (name, listen, routes) and " +
+        "restart it",
+    );
+  }
+}
+
 const SEE_LOG = "See the nats-server's log; tried again meanwhile";
 const NO_ROOM = "Give the account or the servers more room for JetStream on disk";
 
@@ -49,7 +62,9 @@ function jetStreamFailure(error: unknown): { topic: string | number; message: st
     const remedy = REMEDIES[error.code] ?? SEE_LOG;
     return { topic: error.code, message: `JetStream refuses: ${text} (${error.code}). ${remedy}` };
   }
-  if (error instanceof LeaderlessError) return { topic: name, message: text };
+  if (error instanceof LeaderlessError || error instanceof NoMemberError) {
+    return { topic: name, message: text };
+  }
   if (name === "JetStreamNotEnabled") {
     return {
       topic: name,
@@ -63,13 +78,6 @@ function jetStreamFailure(error: unknown): { topic: string | number; message: st
       message:
         "JetStream does not answer in time: it, or a bucket, may have no leader now. If that " +
         "lasts, see whether most of the servers are up, and their logs",
-    };
-  }
-  if (text.includes("max_payload")) {
-    return {
-      topic: "max_payload",
-      message: "The nats-server takes messages that are too short for an agent (max_payload): " +
-        "leave that at its default",
     };
   }
   return { topic: name, message: `Cannot inspect the buckets: ${text}. ${SEE_LOG}` };

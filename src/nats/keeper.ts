@@ -4,15 +4,17 @@
  * @module
  */
 import type { Inspection } from "./buckets.ts";
+import { Changeover } from "./changeover.ts";
 import { connectionLost } from "./dial_failure.ts";
 import { Dialer } from "./dialer.ts";
-import { explainInspection } from "./inspection_failure.ts";
+import { explainInspection, NoMemberError } from "./inspection_failure.ts";
 import type { Link } from "./link.ts";
 import type { CreatedBucket, Drift, NatsListener, NatsStats, Problem } from "./listener.ts";
 import { LOOK_FAULT_MS, LOOK_RETRY_MS, Lookout } from "./lookout.ts";
+import { Membership } from "./membership.ts";
 import { checkOptions, type NatsOptions } from "./options.ts";
 import { Pause } from "./pause.ts";
-import { Session } from "./session.ts";
+import { type ServerFindings, Session, type SessionOptions } from "./session.ts";
 import { EXIT_CONFIG, type Finding, SetupError } from "./setup_error.ts";
 import { Troubles } from "./troubles.ts";
 import { checkServerVersion } from "./versions.ts";
@@ -21,14 +23,14 @@ const STOPPING = "the agent stops";
 
 /** The life of the connections to the coordinator. */
 export class Keeper {
-  readonly #options: NatsOptions & { readonly bucket: string };
+  readonly #options: SessionOptions;
   readonly #listener: NatsListener;
   readonly #dialer: Dialer;
+  readonly #changeover: Changeover;
   readonly #pause: Pause;
   readonly #loop: Promise<void>;
   #stopped = false;
   #session: Session | null = null;
-  #nextLink: Link | null = null;
   /** Whether requests go out. */
   #ready = false;
   /** Whether anything was answered since they do. */
@@ -36,10 +38,8 @@ export class Keeper {
   #ttlMs: number | null = null;
   #aheadMs: number | null = null;
   #warnings: readonly Finding[] = [];
-  /** What the servers told of their disks last; not asked yet on a new connection. */
-  #syncWarning: Finding | null = null;
-  /** Why newer credentials than those in use could not be used. */
-  #refused: Finding | null = null;
+  /** What the servers told of themselves last; not asked yet on a new connection. */
+  #findings: ServerFindings = { syncing: null, membership: null };
   #drift: Drift | null = null;
   readonly #lookout: Lookout;
   readonly #troubles: Troubles;
@@ -47,10 +47,11 @@ export class Keeper {
   /** @throws {SetupError} for options that could never work */
   constructor(options: NatsOptions & { readonly bucket: string }, listener: NatsListener) {
     checkOptions(options);
-    this.#options = options;
+    this.#options = { ...options, membership: new Membership(options) };
     this.#listener = listener;
     this.#troubles = new Troubles((...told) => listener.onProblem(...told));
-    this.#dialer = new Dialer(options, (problem) => this.#tell(problem));
+    this.#dialer = new Dialer(this.#options, (problem) => this.#tell(problem));
+    this.#changeover = new Changeover(this.#dialer);
     this.#pause = new Pause(options, LOOK_RETRY_MS);
     this.#lookout = new Lookout(options, listener, {
       pause: this.#pause,
@@ -69,7 +70,8 @@ export class Keeper {
   }
 
   get warnings(): readonly Finding[] {
-    return this.#refused === null ? this.#warnings : [...this.#warnings, this.#refused];
+    const { refused } = this.#changeover;
+    return refused === null ? this.#warnings : [...this.#warnings, refused];
   }
 
   get drift(): Drift | null {
@@ -99,17 +101,8 @@ export class Keeper {
    */
   async reload(): Promise<void> {
     if (this.#session === null) return this.#pause.cut(); // The next dial reads them anyway.
-    const link = await this.#dialer.dialIfChanged();
-    this.#refused = null;
-    if (link === null) return; // Nothing has changed.
-    if ("check" in link) {
-      const message = `${link.message}; the connection made with the old credentials goes on`;
-      this.#refused = { check: link.check, message };
-      throw new Error(message);
-    }
-    if (this.#stopped) return await link.close(STOPPING);
-    await this.#nextLink?.close("it was replaced before it was used");
-    this.#nextLink = link;
+    if (!await this.#changeover.prepare(() => this.#session !== null)) return;
+    if (this.#stopped) return await this.#changeover.close(STOPPING);
     await this.#session?.link.close("the credentials were replaced");
     this.#pause.cut();
   }
@@ -120,32 +113,26 @@ export class Keeper {
     this.#pause.end();
     await this.#session?.link.close(STOPPING);
     await this.#loop;
-    await this.#nextLink?.close(STOPPING);
+    await this.#changeover.close(STOPPING);
   }
 
   async #run(): Promise<void> {
     // Not in the constructor's turn: the listener's owner does not have us yet.
     await Promise.resolve();
     while (!this.#stopped) {
-      const link = this.#takeNextLink() ?? await this.#dialer.dial();
+      const link = this.#changeover.take() ?? await this.#dialer.dial();
       if (link !== null) await this.#serve(link);
       const waitMs = this.problem?.fatal ? LOOK_FAULT_MS : this.#dialer.waitMs;
-      if (this.#nextLink === null) await this.#pause.for(waitMs);
+      if (!this.#changeover.prepared) await this.#pause.for(waitMs);
     }
-  }
-
-  #takeNextLink(): Link | null {
-    const link = this.#nextLink;
-    this.#nextLink = null;
-    return link;
   }
 
   /** Uses a connection until it is down. */
   async #serve(link: Link): Promise<void> {
     if (this.#stopped || !link.isUp) return await link.close(STOPPING);
-    this.#refused = null;
+    this.#changeover.changed();
     const session = new Session(link, this.#options, this.#lookout);
-    session.syncWarning = this.#syncWarning;
+    session.findings = this.#findings;
     this.#session = session;
     this.#lookout.begin(session);
     link.onDown((reason) => this.#ended(session, reason));
@@ -183,6 +170,7 @@ export class Keeper {
     this.#ready = false;
     this.#vouched = false;
     this.#session = null;
+    this.#changeover.changed();
     session.end(`the connection to the coordinator ended: ${reason}`);
     if (this.#stopped) return;
     // First why: what it means is told with it.
@@ -203,6 +191,7 @@ export class Keeper {
       if (!link.isUp) return 0;
       if (error instanceof SetupError) return this.#faulty(session, [error]);
       this.#tell(explainInspection(error, link.forbidden));
+      if (error instanceof NoMemberError) link.fail("it is not in the cluster");
       return link.forbidden === null ? LOOK_RETRY_MS : LOOK_FAULT_MS;
     }
     if (!link.isUp || inspection === null) return 0;
@@ -214,7 +203,7 @@ export class Keeper {
     const { warnings, againMs } = await this.#lookout.survey(session, inspection);
     if (!link.isUp) return 0;
     this.#fit(session, inspection, warnings);
-    void session.askSyncing();
+    void session.askServers();
     return againMs;
   }
 
@@ -234,8 +223,9 @@ export class Keeper {
 
   /** All is well but for the warnings. */
   #fit(session: Session, inspection: Inspection, more: readonly Finding[]): void {
-    this.#syncWarning = session.syncWarning;
-    const servers = [session.versionWarning, session.syncWarning].filter((found) => found !== null);
+    this.#findings = session.findings;
+    const { syncing, membership } = this.#findings;
+    const servers = [session.versionWarning, syncing, membership].filter((found) => found !== null);
     const warnings = [...servers, ...inspection.warnings, ...more];
     const changed = JSON.stringify(warnings) !== JSON.stringify(this.#warnings);
     this.#warnings = warnings;

@@ -6,6 +6,7 @@
 import {
   type NatsConnection,
   PermissionViolationError,
+  type ServerInfo,
   type Status,
 } from "@nats-io/transport-node";
 import type { Credentials } from "./credentials.ts";
@@ -43,6 +44,8 @@ export class Link {
   readonly transport: Transport;
   /** Resolves with the reason when the connection is down, for good. */
   readonly down: Promise<string>;
+  /** The server as it was named to us, and its port. */
+  readonly named: string;
   /** The server's URL, without credentials. */
   readonly server: string;
   readonly serverVersion: string;
@@ -83,11 +86,17 @@ export class Link {
     this.nc = nc;
     this.transport = transport;
     this.#protocol = protocol as { connected: boolean };
+    this.named = transport.server;
     this.server = `nats://${nc.getServer()}`;
     this.serverVersion = nc.info?.version ?? "unknown";
     this.down = new Promise((resolve) => (this.#end = resolve));
     this.#watch();
     nc.closed().then((error) => this.#ending(error?.message ?? "closed"));
+  }
+
+  /** What the server says of itself. */
+  get info(): ServerInfo | undefined {
+    return this.nc.info;
   }
 
   /** Whether what is published now goes out now. */

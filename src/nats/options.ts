@@ -18,6 +18,13 @@ export interface CredentialFiles {
   readonly tlsKey?: string;
 }
 
+/** What outlasts the agent, and is asked about buckets by their name. */
+export interface ServerMemory {
+  /** Whether the bucket was used on servers of a cluster. */
+  wasClustered(bucket: string): boolean;
+  rememberClustered(bucket: string): void;
+}
+
 /** How to reach and use the coordinator. */
 export interface NatsOptions {
   /** `nats://` or `tls://` URLs, or `host:port`; all servers of the cluster, best. */
@@ -31,6 +38,8 @@ export interface NatsOptions {
   readonly ttlMs?: number;
   /** Goes on with a server that is known to grant twice. */
   readonly allowUnsafeServer?: boolean;
+  /** What is known of the servers from earlier runs. Default: nothing, and nothing is remembered. */
+  readonly memory?: ServerMemory;
   /** This host's unique name: the value of our entries. */
   readonly node: string;
   readonly incarnation: string;

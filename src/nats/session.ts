@@ -6,6 +6,7 @@ import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import type { TenureRecord } from "../lease/tenure.ts";
 import { inspectBuckets, type Inspection } from "./buckets.ts";
 import { type Link, STREAM_ADVISORIES } from "./link.ts";
+import type { Membership } from "./membership.ts";
 import type { NatsOptions } from "./options.ts";
 import { Requests } from "./requests.ts";
 import type { Finding } from "./setup_error.ts";
@@ -42,6 +43,20 @@ export interface SessionHooks {
   onAnswer(subject: string, decided: boolean): void;
 }
 
+/** What a session needs to know. */
+export type SessionOptions = NatsOptions & {
+  readonly bucket: string;
+  readonly membership: Membership;
+};
+
+/** What the servers tell of themselves, apart from their buckets, in the order asked. */
+export interface ServerFindings {
+  /** How often they write to disk. */
+  readonly syncing: Finding | null;
+  /** Whether those that are named are one coordinator. */
+  readonly membership: Finding | null;
+}
+
 /** A connection in use. */
 export class Session {
   readonly link: Link;
@@ -49,11 +64,11 @@ export class Session {
   requests: Requests | null = null;
   /** What is to be said of the server's version. */
   versionWarning: Finding | null = null;
-  /** What is to be said of how often the servers write to disk, as they told last. */
-  syncWarning: Finding | null = null;
+  /** As they were asked last, be it on an earlier connection. */
+  findings: ServerFindings = { syncing: null, membership: null };
   /** The newest round trip, in milliseconds. */
   rttMs: number | null = null;
-  readonly #options: NatsOptions & { readonly bucket: string };
+  readonly #options: SessionOptions;
   readonly #hooks: SessionHooks;
   readonly #watch: TenureWatch;
   #jsm: JetStreamManager | null = null;
@@ -64,7 +79,7 @@ export class Session {
 
   constructor(
     link: Link,
-    options: NatsOptions & { readonly bucket: string },
+    options: SessionOptions,
     hooks: SessionHooks,
   ) {
     this.link = link;
@@ -101,19 +116,29 @@ export class Session {
       replicas: this.#options.replicas,
       ttlMs: wantedTtlMs,
       clustered: nc.info?.cluster !== undefined,
+      mustBeClustered: this.#options.membership.mustBeClustered,
       choosesFirst: startsAnywhere(this.link.serverVersion),
       wallMs: () => this.#options.clock.wallMs(),
     });
   }
 
-  /** Asks how often the servers sync, which nothing waits for: news are told as trouble is. */
-  async askSyncing(): Promise<void> {
-    if (!this.#tellsSyncing) return;
+  /** Asks the servers about themselves, which nothing waits for: news are told as trouble is. */
+  async askServers(): Promise<void> {
+    const before = this.findings;
+    const [syncing, membership] = await Promise.all([
+      this.#askSyncing(),
+      this.#options.membership.survey(this.link),
+    ]);
+    this.findings = { syncing, membership };
+    if (JSON.stringify(this.findings) !== JSON.stringify(before)) this.#hooks.onTrouble();
+  }
+
+  async #askSyncing(): Promise<Finding | null> {
+    const { syncing } = this.findings;
+    if (!this.#tellsSyncing) return syncing;
     const { told, finding } = await askSyncing(this.link.nc);
     this.#tellsSyncing = told;
-    if (!told || finding?.message === this.syncWarning?.message) return;
-    this.syncWarning = finding;
-    this.#hooks.onTrouble();
+    return told ? finding : syncing;
   }
 
   /** Lets requests through. */

@@ -89,7 +89,7 @@ test("open() takes a directory that is there as it is, also through a symlink", 
   open(link).close();
   expect(statSync(path).mode & 0o7777).toBe(0o700);
   expect(readdirSync(path).sort()) //
-    .toEqual(["graces", "grants", "incarnations", "lock", "strangers"]);
+    .toEqual(["clusters", "graces", "grants", "incarnations", "lock", "strangers"]);
 });
 
 test("open() refuses a directory that another agent has, naming it, until that is dead", async () => {
@@ -296,6 +296,19 @@ test("strangers survive a restart until they are forgotten", () => {
   });
   const state = open(dir.path);
   expect(state.strangers).toEqual(new Set(["team/b"]));
+  state.close();
+});
+
+test("wasClustered() is true of a bucket for good, also when the machine was started again", () => {
+  using dir = tempDir();
+  earlier(dir.path, (state) => {
+    expect(state.wasClustered("leases")).toBe(false);
+    expect(state.rememberClustered("leases")).toBeNull();
+    expect(state.rememberClustered("leases")).toBeNull();
+    expect(state.wasClustered("leases")).toBe(true);
+  });
+  const state = open(dir.path, { boot: "another" });
+  expect([state.wasClustered("leases"), state.wasClustered("others")]).toEqual([true, false]);
   state.close();
 });
 

@@ -6,6 +6,7 @@ import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { Admin } from "../support/admin.ts";
 import { NatsCluster, NatsServer } from "../support/nats.ts";
+import { noSmallDisk, smallDisk } from "../support/small_disk.ts";
 import { Operator } from "../support/operator.ts";
 import { RealAgent, refusal, runClient } from "../support/real_agent.ts";
 import { until } from "../support/wait.ts";
@@ -261,5 +262,88 @@ describe.concurrent("what is told of a coordinator that fails", () => {
       remaining: 2,
     }]);
     expect(agent.log().filter(({ event }) => event.startsWith("problem"))).toEqual([]);
+  }, TEST_MS);
+
+  test.skipIf(noSmallDisk !== null)(
+    "a disk that is full: named as the first suspect, by whoever writes and whoever waits",
+    async () => {
+      using disk = smallDisk(8 << 20);
+      await using server = await NatsServer.start({
+        jetstreamConfig: `store_dir: "${join(disk.path, "js")}"`,
+      });
+      const flags = ["--ttl", "3s"];
+      await using holder = await RealAgent.start({ node: "alpha", nats: server.url, flags });
+      await using other = await RealAgent.start({ node: "beta", nats: server.url, flags });
+      for (const agent of [holder, other]) agent.makeStore("one");
+      const client = await holder.client();
+      const { token } = await client.call("guard", { store: "one" });
+      const waiter = await other.client();
+      expect((await refusal(waiter.call("guard", { store: "one" }))).kind).toBe("not_holder");
+      disk.fill();
+      // What is left of a page that the bucket has already is written yet.
+      const message = await until("a write is not answered", async () => {
+        try {
+          await client.call("verify", { token, store: "one" });
+          return null;
+        } catch (error) {
+          return (error as Error).message;
+        }
+      });
+      expect(message).toContain("cannot be used (no answer");
+      await until("the holder tells", () => problems(holder, "writes").length > 0);
+      expect(await check(holder)).toMatch(/^unhealthy; writes: .*no answer.*disk is full/);
+      await until("the other one tells", () => problems(other, "stuck").length > 0, 60_000);
+      expect(await check(other)).toMatch(/^unhealthy; stuck: .*disk is full/);
+      disk.empty();
+      await server.restart();
+      // Its lock stays until then.
+      expect((await refusal(client.call("release", { token }))).kind).toBe("lost");
+      await client.call("guard", { store: "one", wait_ms: 30_000, wait_lease: true });
+      await isWell(holder);
+      await isWell(other);
+    },
+    2 * TEST_MS,
+  );
+
+  test("messages that are too short: one problem that says what to raise", async () => {
+    await using server = await NatsServer.start();
+    await using agent = await RealAgent.start({
+      node: "alpha",
+      nats: server.url,
+      flags: ["--ttl", "3s"],
+    });
+    agent.makeStore("one");
+    const client = await agent.client();
+    await client.call("guard", { store: "one" });
+    await server.reload("max_payload: 64");
+    // Renewals are due by then: the server has ended the connection for them.
+    await agent.logged("lost", { store: "one" });
+    const dialled = async () => (await server.monitor("varz")).total_connections;
+    const before = await dialled();
+    await until("it dialled again and again", async () => await dialled() > before + 5, 30_000);
+    expect(agent.log().filter(({ event }) => event === "problem_over")).toEqual([]);
+    expect(problems(agent, "coordinator").length).toBeLessThan(4);
+    expect(await check(agent)).toMatch(/^unhealthy; coordinator: .*64 bytes.*raise max_payload/);
+    await server.reload("max_payload: 1MB");
+    await isWell(agent);
+  }, TEST_MS);
+
+  test("reads that are denied: not told as writes that are", async () => {
+    const { server, flags } = await withPassword();
+    await using _ = server;
+    await using agent = await RealAgent.start({ node: "alpha", nats: server.url, flags });
+    agent.makeStore("one");
+    await server.reload(config({ publish: ["$JS.API.STREAM.MSG.GET.>"] }));
+    const client = await agent.client();
+    const { kind, error } = await refusal(client.call("guard", { store: "one" }));
+    expect(kind).toBe("unavailable");
+    expect(error.message).toContain("the coordinator cannot be used (");
+    expect(error.message).not.toContain("reached");
+    await until("it is told", () => problems(agent, "writes").length > 0);
+    expect(await check(agent)).toMatch(
+      /writes: the coordinator does not serve store one \(.*MSG\.GET/,
+    );
+    await server.reload(config());
+    await isWell(agent);
   }, TEST_MS);
 });

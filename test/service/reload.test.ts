@@ -175,6 +175,39 @@ describe.concurrent("SIGHUP reads", () => {
   }, TEST_MS);
 });
 
+test(
+  "credentials that were not reloaded are told of no longer than the old ones are in use",
+  async () => {
+    using dir = tempDir();
+    const config = (password: string) =>
+      `authorization { users: [{ user: agent, password: "${password}" }] }`;
+    await using server = await NatsServer.start({ config: config("first") });
+    const path = join(dir.path, "password");
+    writeFileSync(path, "first\n");
+    const flags = ["--user", "agent", "--password-file", path];
+    await using agent = await RealAgent.start({ node: "alpha", nats: server.url, flags });
+    const check = async () => (await runClient(agent, ["--check"])).stdout;
+    writeFileSync(path, "");
+    agent.signal("SIGHUP");
+    await agent.logged("reload_failed", { what: "credentials" });
+    expect(await check()).toMatch(/^healthy.*the last reload failed: .*old credentials goes on/);
+    // The connection that was made with the old ones ends.
+    await server.restart();
+    await until("the file is told", async () => {
+      const line = await check();
+      return line.startsWith("unhealthy; coordinator: ") && line.includes(path);
+    });
+    expect(await check()).not.toMatch(/reload|goes on/);
+    // It can be read again, and the server refuses what is in it.
+    writeFileSync(path, "another\n");
+    await until("that is told", async () => (await check()).includes("refuses our credentials"));
+    expect(await check()).not.toMatch(/reload|goes on/);
+    writeFileSync(path, "first\n");
+    await until("it is well", async () => (await check()).startsWith("healthy: alpha holds"));
+  },
+  TEST_MS,
+);
+
 test("what goes wrong again and again is told five times, then counted", async () => {
   using dir = tempDir();
   const stores = join(dir.path, "stores");

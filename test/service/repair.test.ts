@@ -48,6 +48,8 @@ test(
       expect((await refusal(client.call("guard", { store: "one" }))).kind).toBe("stale_epoch");
       const { status, stdout } = await runClient(agent, ["--check"]);
       expect([status, stdout]).toEqual([1, expect.stringContaining("gone back in time for one")]);
+      // What is done below, as in the manual.
+      expect(stdout).toContain("stop all agents, delete both buckets");
       // "has the epoch and the node of its last writer"
       expect(JSON.parse(readFileSync(join(locks, "one/lease.lock"), "utf8")))
         .toMatchObject({ epoch: before, node: "alpha" });

@@ -94,6 +94,11 @@ export class NatsServer {
     return this.#process.pid;
   }
 
+  /** The additional lines of its configuration. */
+  get config(): string {
+    return this.#options.config ?? "";
+  }
+
   /** What it wrote to its log so far. */
   log(): string {
     return readFileSync(join(this.dir, "log"), "utf8");
@@ -156,6 +161,12 @@ export class NatsServer {
 
   thaw(): void {
     process.kill(this.pid, "SIGCONT");
+  }
+
+  /** Its host is made anew: what JetStream kept is gone. It has to be started again. */
+  async wipe(): Promise<void> {
+    await this.kill();
+    rmSync(join(this.dir, "js"), { recursive: true, force: true });
   }
 
   /** SIGKILL; resolves when it is gone. The store stays. */

@@ -1,5 +1,5 @@
 /** A disk that is soon full. */
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { tempDir } from "./temp_dir.ts";
 
@@ -34,16 +34,13 @@ export function smallDisk(sizeBytes: number): SmallDisk {
   return {
     path,
     fill() {
-      try {
-        for (let pages = "";; pages += "x".repeat(4_096)) writeFileSync(ballast, pages);
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
-      }
-      // What the failed write gave back is taken as well, page by page.
-      try {
-        for (;;) writeFileSync(ballast, "x".repeat(4_096), { flag: "a" });
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+      // By large pieces, and then page by page what the last of them found no room for.
+      for (const bytes of [65_536, 4_096]) {
+        try {
+          for (;;) appendFileSync(ballast, "x".repeat(bytes));
+        } catch (error) {
+          if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+        }
       }
     },
     empty: () => rmSync(ballast),
