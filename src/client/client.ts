@@ -16,19 +16,21 @@ import type {
 import type { ConnectOptions } from "./connect.ts";
 import type { LiveGrant } from "./grant.ts";
 import type { Grants } from "./grants.ts";
+import { fromHere } from "./executable.ts";
 import { HeldView } from "./held_view.ts";
 import { Link } from "./link.ts";
-import { defaultSocketPath } from "./socket_path.ts";
+import { absoluteSocketPath, defaultSocketPath } from "./socket_path.ts";
 import { mintToken, type Token } from "./token.ts";
 import { type Disconnected, type LeaseChange, watchStores } from "./watch.ts";
 
 /** How to connect, and what goes for all guards. */
 export interface ClientOptions extends ConnectOptions {
   /**
-   * Path of the agent's executable, or its name in PATH; default `agent`. By way of it the lock on disk passes
-   * to what {@linkcode ZitCli.write} runs under a token, and stays with that until it ends: also when the
-   * agent is killed, or this process. False: the lock goes with the agent, or with this process, though
-   * the program may write on until its watchdog has killed it.
+   * Path of the agent's executable (from the working directory of this process), or its name in PATH;
+   * default `agent`. By way of it the lock on disk passes to what {@linkcode ZitCli.write} runs under a
+   * token, and stays with that until it ends: also when the agent is killed, or this process. False: the
+   * lock goes with the agent, or with this process, though the program may write on until its watchdog
+   * has killed it.
    */
   readonly passLock?: string | false;
 }
@@ -87,9 +89,11 @@ export class Client {
 
   /** Makes a client that connects when it is first used; {@linkcode connect} does so at once. */
   constructor({ passLock = "agent", socket, timeoutMs }: ClientOptions = {}) {
-    this.socket = socket ?? defaultSocketPath(process.env, process.getuid?.() ?? 0);
+    this.socket = absoluteSocketPath(
+      socket ?? defaultSocketPath(process.env, process.getuid?.() ?? 0),
+    );
     this.#options = { socket: this.socket, timeoutMs };
-    this.#passLock = passLock;
+    this.#passLock = passLock && fromHere(passLock);
     this.#link = new Link(this.#options);
   }
 
@@ -136,7 +140,8 @@ export class Client {
     options: GuardOptions,
   ): Promise<{ on: Grants; grant: LiveGrant }> {
     const { waitMs = 0, waitLease = false, shared = false, purpose, signal } = options;
-    const passLock = (options.passLock ?? this.#passLock) || null;
+    const named = options.passLock ?? this.#passLock;
+    const passLock = named ? fromHere(named) : null;
     signal?.throwIfAborted();
     const sinceMs = performance.now();
     const bounds = { signal, timeoutMs: waitMs + ANSWER_MS, sinceMs };

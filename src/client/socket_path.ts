@@ -2,7 +2,8 @@
  * Where the agent's socket is.
  * @module
  */
-import { AgentError, InvalidError } from "./errors.ts";
+import { isAbsolute, resolve } from "node:path";
+import { InvalidError } from "./errors.ts";
 
 /** Where a system's agent listens. */
 export const SYSTEM_SOCKET_PATH = "/run/zit-agent/agent.sock";
@@ -33,10 +34,21 @@ function problemOf(path: string): string | null {
 }
 
 /**
+ * The path as it holds in any directory: programs under a grant run elsewhere, and this process may go
+ * elsewhere before it connects again.
+ *
+ * @internal
+ */
+export function absoluteSocketPath(path: string): string {
+  // The empty one is nobody's, and is refused as such.
+  return path === "" || isAbsolute(path) ? path : resolve(path);
+}
+
+/**
  * The socket that is meant when none is named: `ZIT_AGENT_SOCKET`, else the system's for root and the
  * user's, in `XDG_RUNTIME_DIR`, for anybody else.
  *
- * @throws {AgentError} of kind `invalid` if the environment does not tell.
+ * @throws {InvalidError} if the environment does not tell.
  */
 export function defaultSocketPath(
   env: Readonly<Record<string, string | undefined>>,
@@ -45,9 +57,8 @@ export function defaultSocketPath(
   if (env.ZIT_AGENT_SOCKET) return env.ZIT_AGENT_SOCKET;
   if (uid === 0) return SYSTEM_SOCKET_PATH;
   if (env.XDG_RUNTIME_DIR) return `${env.XDG_RUNTIME_DIR}/zit-agent/agent.sock`;
-  throw new AgentError(
+  throw new InvalidError(
     "Cannot tell where the agent's socket is: XDG_RUNTIME_DIR is not set; name the socket with " +
       `--socket or ZIT_AGENT_SOCKET (the system's agent listens on ${SYSTEM_SOCKET_PATH})`,
-    { kind: "invalid" },
   );
 }

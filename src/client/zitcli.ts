@@ -5,6 +5,7 @@
 import process from "node:process";
 import { isStoreCode } from "../lease/store_code.ts";
 import { InvalidError } from "./errors.ts";
+import { fromHere } from "./executable.ts";
 import { type Ended, Leash } from "./leash.ts";
 import { onAbort } from "./signals.ts";
 import { type Genuine, type Grant, grantOf, type Token } from "./token.ts";
@@ -34,7 +35,7 @@ const OURS = /^ZIT_LEASE_(?!GUARDS$)/;
 
 /** How `zit` is run. `R` are the commands that only read. */
 export interface ZitCliOptions<R extends string = typeof READS[number]> {
-  /** The executable: a path, or a name looked up in PATH. Default `zit`. */
+  /** Path of the executable (from the working directory of this process), or its name in PATH. Default `zit`. */
   readonly executable?: string;
   /** Where the commands of a store are run. Default: the working directory of this process. */
   readonly directory?: (store: string) => string;
@@ -72,10 +73,12 @@ export interface RunResult<T extends string | Uint8Array = string> {
 /** The `zit` executable. */
 export class ZitCli<R extends string = typeof READS[number]> {
   readonly #options: ZitCliOptions<R>;
+  readonly #executable: string;
   readonly #reads: ReadonlySet<string>;
 
   constructor(options: ZitCliOptions<R> = {}) {
     this.#options = options;
+    this.#executable = fromHere(options.executable ?? "zit");
     this.#reads = new Set<string>(options.reads ?? READS);
   }
 
@@ -171,12 +174,12 @@ export class ZitCli<R extends string = typeof READS[number]> {
     { input }: RunOptions,
     under: { readonly grant: Grant; readonly watchdog: Watchdog } | null,
   ): Leash {
-    const { executable = "zit", directory, prefix, env = process.env } = this.#options;
+    const { directory, prefix, env = process.env } = this.#options;
     const outside = Object.entries(env).filter(([name, value]) =>
       value !== undefined && !OURS.test(name)
     ) as [string, string][];
     return new Leash({
-      executable,
+      executable: this.#executable,
       args: [...prefix?.(store) ?? [], ...args],
       cwd: directory?.(store),
       env: { ...Object.fromEntries(outside), ...under?.grant.environment() },

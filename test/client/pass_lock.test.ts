@@ -1,7 +1,14 @@
 /** The lock on disk belongs to what runs under a token, not to the agent or the client. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
-import { join } from "node:path";
+import {
+  chmodSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { join, relative } from "node:path";
 import {
   type Client,
   connect,
@@ -145,6 +152,46 @@ describe("what write() runs under a guard", () => {
         kind: "misconfigured",
       });
     });
+  });
+
+  test("gets what was named by relative paths as this process means them", async () => {
+    const here = (path: string) => relative(process.cwd(), path);
+    const program = join(directory.path, "program");
+    writeFileSync(program, '#!/bin/sh\ncd / && "$AGENT" verify && echo "$ZIT_AGENT_SOCKET $PWD"\n');
+    chmodSync(program, 0o755);
+    await using client = await connect({ socket: here(host.socket), passLock: here(AGENT) });
+    expect(client.socket).toBe(host.socket);
+    const zit = new ZitCli({
+      executable: here(program),
+      directory: () => directory.path,
+      env: { ...process.env, AGENT },
+    });
+    for (const options of [{}, { passLock: here(AGENT) }, { passLock: false as const }]) {
+      const ran = await client.guard(
+        "one",
+        { waitMs: 20_000, ...options },
+        (token) => zit.write(token, "one", []),
+      );
+      expect(ran).toMatchObject({ stderr: "", stdout: `${host.socket} /\n`, status: 0 });
+    }
+  });
+
+  test("gets the socket that the environment names, relative as it is", async () => {
+    const program = `
+      import { connect, ZitCli } from ${JSON.stringify(MODULE)};
+      const agent = await connect({ passLock: ${JSON.stringify(AGENT)} });
+      const zit = new ZitCli({ executable: "/bin/sh", directory: () => "/", prefix: () => ["-c"] });
+      const { stdout } = await agent.guard("one", { waitMs: 20_000 }, (token) =>
+        zit.write(token, "one", ['echo "$ZIT_AGENT_SOCKET"']));
+      process.stdout.write(stdout);
+      await agent.close();
+    `;
+    const child = Bun.spawn([process.execPath, "-e", program], {
+      cwd: host.dir,
+      env: { ...process.env, ZIT_AGENT_SOCKET: "./agent.sock" },
+      stdout: "pipe",
+    });
+    expect(await new Response(child.stdout).text()).toBe(`${host.socket}\n`);
   });
 
   test("keeps the lock when the agent is killed, until it ends", async () => {

@@ -4,6 +4,7 @@
  */
 import { openSocket } from "../../client/connect.ts";
 import { AgentError } from "../../client/errors.ts";
+import { absoluteSocketPath } from "../../client/socket_path.ts";
 import { expectMove } from "../../sys/cgroup.ts";
 import { checkStore, socketOf } from "../agent.ts";
 import { Failure } from "../failure.ts";
@@ -58,7 +59,8 @@ export async function guard(request: GuardRequest): Promise<number> {
     command,
     grant,
     shared: request.shared ?? false,
-    socket,
+    // As it holds for the command, wherever that goes.
+    socket: absoluteSocketPath(socket),
     mark,
     killAfterMs,
     signals,

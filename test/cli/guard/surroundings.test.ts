@@ -48,6 +48,20 @@ test("guard() lets its command die of a pipe that nobody reads, as without it", 
   expect(stdout).toBe("y\n141 0\n");
 });
 
+test("guard() tells its command the socket as it holds in any directory", async () => {
+  const verify = `cd / && "$AGENT" verify && echo "$ZIT_AGENT_SOCKET"`;
+  const child = Bun.spawn({
+    cmd: [AGENT, "guard", "one", "--socket", "agent.sock", "--", "sh", "-c", verify],
+    cwd: agent.dir,
+    env: { PATH: process.env.PATH!, AGENT },
+    stdin: "ignore",
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const { stdout } = await finish(child);
+  expect([child.exitCode, stdout]).toEqual([0, `${agent.socket}\n`]);
+});
+
 test("guard() under nohup leaves the hang-up ignored", async () => {
   const { stdout } = await inBash("nohup $GUARD sh -c 'kill -HUP $$; echo alive'");
   expect(stdout).toBe("alive\n");
