@@ -5,8 +5,7 @@
  */
 import { Buffer } from "node:buffer";
 import { type ChildProcess, spawn } from "node:child_process";
-import { statSync } from "node:fs";
-import { agentError, MisconfiguredError } from "./errors.ts";
+import { AgentError, agentError, MisconfiguredError } from "./errors.ts";
 import { ProcessGroup } from "./process_group.ts";
 import type { Program } from "./token.ts";
 import type { Watchdog } from "./watchdog.ts";
@@ -163,10 +162,14 @@ function failureIn(report: string, status: number | null, options: LeashOptions)
   );
 }
 
-/** With the code that running it without the agent's executable would have failed with. */
+/**
+ * With the code that running it without the agent's executable would have failed with; else it is the
+ * agent, or its executable, that failed.
+ */
 function cannotRun({ message, exit }: { message: string; exit?: number }): Error {
   const code = exit === 127 ? "ENOENT" : exit === 126 ? "EACCES" : undefined;
-  return Object.assign(new Error(message), code === undefined ? {} : { code });
+  if (code === undefined) return new AgentError(message, { kind: "internal" });
+  return Object.assign(new Error(message), { code });
 }
 
 const WAYS_OUT =
@@ -174,24 +177,15 @@ const WAYS_OUT =
   "by passLock: false (its price is in the client's documentation)";
 
 /** What `spawn` failed with, as the caller gets it: where the agent's executable is not there, what to do. */
-function startFailure(error: Error, { executable, lockPasser, cwd }: LeashOptions): Error {
+function startFailure(error: Error, { executable, lockPasser }: LeashOptions): Error {
   const { code } = error as NodeJS.ErrnoException;
   const isMissing = code === "ENOENT" || code === "EACCES" || error.name === "NotCapable";
-  if (lockPasser === null || !isMissing || isNoDirectory(cwd)) return error;
+  if (lockPasser === null || !isMissing) return error;
   return new MisconfiguredError(
     `Cannot pass the lock on to ${executable} by way of the agent's executable "${lockPasser}": ` +
       `${error.message}; have it in PATH (Deno: and in --allow-run), ${WAYS_OUT}`,
     { cause: error },
   );
-}
-
-/** Whether it is the working directory that is not there: the error is the same. */
-function isNoDirectory(cwd: string | undefined): boolean {
-  try {
-    return cwd !== undefined && !statSync(cwd).isDirectory();
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "ENOENT";
-  }
 }
 
 // deno-lint-ignore no-explicit-any

@@ -5,7 +5,7 @@
 import process from "node:process";
 import { isStoreCode } from "../lease/store_code.ts";
 import { InvalidError } from "./errors.ts";
-import { fromHere } from "./executable.ts";
+import { checkDirectory, fromHere } from "./executable.ts";
 import { type Ended, Leash } from "./leash.ts";
 import { onAbort } from "./signals.ts";
 import { type Genuine, type Grant, grantOf, type Token } from "./token.ts";
@@ -86,6 +86,7 @@ export class ZitCli<R extends string = typeof READS[number]> {
    * Runs a command that only reads.
    *
    * @throws {InvalidError} if the command is not known to only read, or `store` is no store code.
+   * {@linkcode MisconfiguredError} if the store's directory is not there.
    */
   read(
     store: string,
@@ -112,7 +113,8 @@ export class ZitCli<R extends string = typeof READS[number]> {
         `Cannot run "${command}" on ${store} as a read: it may write; use write(), with a token`,
       );
     }
-    const leash = this.#start(store, [command, ...args], options, null);
+    const cwd = this.#directoryOf(store);
+    const leash = this.#start(store, [command, ...args], { ...options, cwd }, null);
     return resultOf(await untilEnd(leash, [options.signal], () => Infinity), options);
   }
 
@@ -124,7 +126,8 @@ export class ZitCli<R extends string = typeof READS[number]> {
    * @throws {NoTokenError} if the token is forged, copied, another store's, or its guard has ended;
    * nothing was run then. {@linkcode LostError} if the lease went, before or while it ran.
    * {@linkcode UnavailableError} if the coordinator does not confirm; nothing was run then.
-   * {@linkcode MisconfiguredError} if `/bin/sh` cannot be run, or `passLock` names no agent.
+   * {@linkcode MisconfiguredError} if `/bin/sh` cannot be run, `passLock` names no agent, or the store's
+   * directory is not there.
    */
   write<T extends Token>(
     token: Genuine<T>,
@@ -148,12 +151,13 @@ export class ZitCli<R extends string = typeof READS[number]> {
     const grant = grantOf(token, store);
     const signals = [grant.signal, options.signal];
     for (const signal of signals) signal?.throwIfAborted();
+    const cwd = this.#directoryOf(store);
     const watchdog = await Watchdog.start();
     let leash: Leash;
     try {
       await confirm(grant, signals);
       grantOf(token, store); // its guard may have ended, and given the grant back, in between
-      leash = this.#start(store, args, options, { grant, watchdog });
+      leash = this.#start(store, args, { ...options, cwd }, { grant, watchdog });
     } catch (error) {
       watchdog.dismiss();
       throw error;
@@ -168,20 +172,27 @@ export class ZitCli<R extends string = typeof READS[number]> {
     return this.#options.killAfterMs ?? DEFAULT_KILL_AFTER_MS;
   }
 
+  /** Where to run; undefined for the working directory of this process. */
+  #directoryOf(store: string): string | undefined {
+    const directory = this.#options.directory?.(store);
+    if (directory !== undefined) checkDirectory(directory, store);
+    return directory;
+  }
+
   #start(
     store: string,
     args: readonly string[],
-    { input }: RunOptions,
+    { input, cwd }: RunOptions & { readonly cwd: string | undefined },
     under: { readonly grant: Grant; readonly watchdog: Watchdog } | null,
   ): Leash {
-    const { directory, prefix, env = process.env } = this.#options;
+    const { prefix, env = process.env } = this.#options;
     const outside = Object.entries(env).filter(([name, value]) =>
       value !== undefined && !OURS.test(name)
     ) as [string, string][];
     return new Leash({
       executable: this.#executable,
       args: [...prefix?.(store) ?? [], ...args],
-      cwd: directory?.(store),
+      cwd,
       env: { ...Object.fromEntries(outside), ...under?.grant.environment() },
       input,
       watchdog: under?.watchdog ?? null,

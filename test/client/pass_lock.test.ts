@@ -14,9 +14,12 @@ import {
   connect,
   InvalidError,
   LostError,
+  MisconfiguredError,
   NoTokenError,
   ZitCli,
 } from "../../src/client/mod.ts";
+import { bootTimeMs } from "../../src/sys/boot_time.ts";
+import { TestServer } from "../socket/support/server.ts";
 import { AGENT, RealAgent, refusal } from "../support/real_agent.ts";
 import { reap, reaped } from "../support/reaper.ts";
 import { tempDir } from "../support/temp_dir.ts";
@@ -142,16 +145,39 @@ describe("what write() runs under a guard", () => {
         "Cannot run /nowhere/zit: there is no such command",
       );
     });
-    // Which of the two is missing is told apart: the error of the system is the same.
-    const nowhereToRun = new ZitCli({ executable: "true", directory: () => "/nowhere" });
-    await agent.guard("one", passLock, async (token) => {
-      expect(await failure(nowhereToRun.write(token, "one", []))).toMatchObject({ code: "ENOENT" });
-    });
     await agent.guard("one", { passLock: "/nowhere/agent" }, async (token) => {
       expect(await failure(shell.write(token, "one", ["true"]))).toMatchObject({
         kind: "misconfigured",
       });
     });
+  });
+
+  test("does not run where the agent that granted it is too old to pass a lock", async () => {
+    const nothing = (_params: unknown, _connection: unknown, reply: { ok(result: object): void }) =>
+      reply.ok({});
+    await using server = await TestServer.start({
+      guard: ({ store }, _connection, reply) =>
+        reply.ok({
+          token: "made here",
+          store,
+          epoch: 1,
+          revision: 1,
+          node: "old",
+          remaining_ms: 60_000,
+          deadline_boot_ms: bootTimeMs() + 60_000,
+          lock_path: "/nowhere",
+          unguarded: null,
+        }),
+      verify: ({ store }, _connection, reply) =>
+        reply.ok({ store, epoch: 1, revision: 1, remaining_ms: 60_000 }),
+      release: nothing,
+    });
+    await using client = await connect({ socket: server.path, ...passLock });
+    const error = await failure(
+      client.guard("one", {}, (token) => shell.write(token, "one", ["true"])),
+    );
+    expect(error).toBeInstanceOf(MisconfiguredError);
+    expect(String(error)).toContain(`The agent at ${server.path} is too old to pass a lock`);
   });
 
   test("gets what was named by relative paths as this process means them", async () => {

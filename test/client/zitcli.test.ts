@@ -216,6 +216,21 @@ describe("ZitCli", () => {
     await agent.guard("two", { waitMs: 20_000 }, () => {});
   });
 
+  test.each([
+    ["/nowhere", "there is no such directory"],
+    ["/dev/null", "it is no directory"],
+    ["/dev/null/one", "a part of the path is no directory"],
+  ])("read() and write() say so when the store's directory is %s", async (where, why) => {
+    const cli = new ZitCli({ executable: "true", directory: () => where });
+    const said = { kind: "misconfigured", message: expect.stringContaining(`"${where}": ${why}`) };
+    expect(await failure(cli.read("one", "status"))).toMatchObject(said);
+    for (const passLock of [undefined, false] as const) {
+      await agent.guard("one", { passLock }, async (token) => {
+        expect(await failure(cli.write(token, "one", []))).toMatchObject(said);
+      });
+    }
+  });
+
   test("write() says so when there is no such executable", async () => {
     const cli = new ZitCli({ executable: join(directory.path, "nothing") });
     const cannot = new ZitCli({ executable: "/etc/passwd" });

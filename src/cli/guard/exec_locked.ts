@@ -10,7 +10,7 @@
  */
 import { closeSync, writeSync } from "node:fs";
 import { openSocket } from "../../client/connect.ts";
-import { AgentError } from "../../client/errors.ts";
+import { AgentError, MisconfiguredError } from "../../client/errors.ts";
 import { becomeProgram } from "../../sys/job.ts";
 import { moveDescriptor } from "../../sys/process.ts";
 import { EXIT, Failure, usage } from "../failure.ts";
@@ -68,7 +68,9 @@ async function become(commandLength: number, env: Env, report: number | null): P
     withinMs: ANSWER_MS,
   });
   if (lockFd === null) {
-    throw new Failure(`The agent at ${socket} is too old to pass a lock; update it`, EXIT.software);
+    throw new MisconfiguredError(
+      `The agent at ${socket} is too old to pass a lock; update it, or go without (passLock: false)`,
+    );
   }
   if (report !== null) write(report, { becomes: commandOf(command) });
   return run(command, lockFd, env);
