@@ -22,6 +22,7 @@ import { Link } from "./link.ts";
 import { absoluteSocketPath, defaultSocketPath } from "./socket_path.ts";
 import { mintToken, type Token } from "./token.ts";
 import { type Disconnected, type LeaseChange, watchStores } from "./watch.ts";
+import type { WatchOptions } from "./watcher.ts";
 
 /** How to connect, and what goes for all guards. */
 export interface ClientOptions extends ConnectOptions {
@@ -190,10 +191,10 @@ export class Client {
    * schedulers. The stores, if named, are wanted while it lasts; without, it shows those that the
    * agent knows for other reasons. `await view.ready` before the first tick.
    *
-   * @throws {InvalidError} if a store's code is none.
+   * @throws {InvalidError} if a store's code is none, or the client was closed.
    */
   heldView(stores?: readonly string[]): HeldView {
-    return new HeldView(this.#options, stores ?? null);
+    return new HeldView(this.#watching(), stores ?? null);
   }
 
   /** Who holds the store, as the coordinator tells. */
@@ -203,13 +204,16 @@ export class Client {
 
   /**
    * The present state of the stores (of all that the agent knows, for null), then each change, over
-   * restarts of the agent, until the loop is left or the signal aborts.
+   * restarts of the agent, until the loop is left or the signal aborts. The loop ends by itself when the
+   * client is closed.
+   *
+   * @throws {InvalidError} if the client was closed before.
    */
   watch(
     stores: readonly string[] | null,
     options: { readonly signal?: AbortSignal } = {},
   ): AsyncGenerator<LeaseChange | Disconnected, void, void> {
-    return watchStores(this.#options, stores, options.signal);
+    return watchStores(this.#watching(), stores, options.signal);
   }
 
   /** Who held the store, newest first. */
@@ -261,7 +265,7 @@ export class Client {
    * `guard` has returned or the deadline of its lease has passed, are the grants given back and the connection closed. So
    * a write that waits for this to end waits for itself, until its deadline.
    *
-   * A client that is not closed keeps its process from ending. Views and watches have their own ends.
+   * Its views and watches end at once. A client that is not closed keeps its process from ending.
    */
   close(): Promise<void> {
     return this.#link.close();
@@ -270,6 +274,13 @@ export class Client {
   /** Ends the client: for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  /** For what has connections of its own, which end with the client. */
+  #watching(): WatchOptions {
+    const { closing } = this.#link;
+    closing.throwIfAborted();
+    return { ...this.#options, closing };
   }
 
   async #ask<M extends Method>(

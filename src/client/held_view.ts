@@ -13,10 +13,9 @@
 import { isStoreCode } from "../lease/store_code.ts";
 import type { LeaseParams } from "../socket/protocol.ts";
 import { type BootClock, bootClock } from "./clock.ts";
-import type { ConnectOptions } from "./connect.ts";
 import type { Connection } from "./connection.ts";
 import { InvalidError } from "./errors.ts";
-import { Watcher } from "./watcher.ts";
+import { Watcher, type WatchOptions } from "./watcher.ts";
 
 /** How much of the TTL an answered beat is good for; see above. */
 const GOOD_FOR = 0.01;
@@ -31,7 +30,10 @@ const CHECK_EVERY = 1_024;
 
 /** A local view of what is held here. */
 export class HeldView {
-  /** Resolves when the first states are known; rejects if they never will be. */
+  /**
+   * Resolves when the first states are known, and waits while there is no agent to tell them; rejects if
+   * they never will be: the agent refuses, or the view is closed before.
+   */
   readonly ready: Promise<void>;
   #resolveReady!: () => void;
   #rejectReady!: (error: unknown) => void;
@@ -50,7 +52,7 @@ export class HeldView {
    * @throws {InvalidError} if a store's code is none.
    */
   constructor(
-    options: ConnectOptions & { readonly socket: string },
+    options: WatchOptions,
     stores: readonly string[] | null,
     clock = bootClock(),
   ) {
@@ -72,6 +74,7 @@ export class HeldView {
         this.#forget();
         this.#rejectReady(error);
       },
+      closed: () => this.#end(),
     });
   }
 
@@ -95,16 +98,20 @@ export class HeldView {
     return this.fresh ? found : [];
   }
 
-  /** Ends the view: nothing is held any more. */
+  /** Ends the view: nothing is held any more. {@linkcode Client.close} does so, too. */
   async close(): Promise<void> {
-    this.#forget();
-    this.#rejectReady(new InvalidError("The view was closed"));
+    this.#end();
     await this.#watcher.stop();
   }
 
   /** Ends the view: for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  #end(): void {
+    this.#forget();
+    this.#rejectReady(new InvalidError("The view was closed before it knew what is held"));
   }
 
   #note({ store, held }: LeaseParams): void {

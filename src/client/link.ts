@@ -5,7 +5,7 @@
 import { type Bounds, within } from "./bounds.ts";
 import { type BootClock, bootClock } from "./clock.ts";
 import { type ConnectOptions, openConnection, tooSlow } from "./connect.ts";
-import { AgentUnreachable } from "./errors.ts";
+import { AgentUnreachable, InvalidError } from "./errors.ts";
 import { Grants } from "./grants.ts";
 
 /** Connecting, for all who want it. */
@@ -24,10 +24,15 @@ export class Link {
   /** All under whose grants something may still run, also when the connection is gone. */
   readonly #open = new Set<Grants>();
   #dialling: Dialling | null = null;
-  #closed = false;
+  readonly #closing = new AbortController();
 
   constructor(options: ConnectOptions & { readonly socket: string }) {
     this.#options = options;
+  }
+
+  /** Aborts, with the error of what is asked afterwards, when the link is closed: for what connects by itself. */
+  get closing(): AbortSignal {
+    return this.#closing.signal;
   }
 
   /**
@@ -35,7 +40,8 @@ export class Link {
    * answered, as one that is restarted does, it is asked once more on a new connection: for questions, and
    * for guards, which do not outlive their connection.
    *
-   * @throws {AgentUnreachable} if there is no agent, or the link was closed. What the signal aborts with.
+   * @throws {AgentUnreachable} if there is no agent. {@linkcode InvalidError} if the link was closed. What
+   * the signal aborts with.
    */
   async use<T>(use: (on: Grants) => Promise<T>, bounds: Bounds): Promise<T> {
     const before = this.#current;
@@ -44,7 +50,7 @@ export class Link {
       return await use(on);
     } catch (error) {
       const stale = error instanceof AgentUnreachable && on === before && !on.connection.open;
-      if (!stale || this.#closed || bounds.signal?.aborted) throw error;
+      if (!stale || this.closing.aborted || bounds.signal?.aborted) throw error;
       return await use(await this.dial(bounds));
     }
   }
@@ -52,7 +58,7 @@ export class Link {
   /** The connection, made if there is none. */
   async dial(bounds: Bounds = {}): Promise<Grants> {
     const { socket } = this.#options;
-    if (this.#closed) throw closedByUs(socket);
+    this.closing.throwIfAborted();
     if (this.#current?.connection.open) return this.#current;
     const dialling = this.#dialling ??= this.#dial();
     dialling.wantedBy++;
@@ -92,12 +98,13 @@ export class Link {
 
   /** Closes the connection for good, once what runs under its grants has ended. */
   async close(): Promise<void> {
-    this.#closed = true;
-    if (this.#dialling !== null) this.#giveUp(this.#dialling, closedByUs(this.#options.socket));
+    this.#closing.abort(closedByUs(this.#options.socket));
+    if (this.#dialling !== null) this.#giveUp(this.#dialling, this.closing.reason);
     await Promise.all([...this.#open].map(({ connection }) => connection.close()));
   }
 }
 
-function closedByUs(socket: string): AgentUnreachable {
-  return new AgentUnreachable(`Cannot ask the agent at ${socket}: this client was closed`);
+/** No use in asking again: what is closed stays so. */
+function closedByUs(socket: string): InvalidError {
+  return new InvalidError(`Cannot ask the agent at ${socket}: this client was closed`);
 }

@@ -3,10 +3,9 @@
  * @module
  */
 import type { LeaseParams } from "../socket/protocol.ts";
-import type { ConnectOptions } from "./connect.ts";
 import type { AgentError } from "./errors.ts";
 import { onAbort } from "./signals.ts";
-import { Watcher } from "./watcher.ts";
+import { Watcher, type WatchOptions } from "./watcher.ts";
 
 /** The state of a store, as {@linkcode Client.watch} tells it. */
 export interface LeaseChange extends Omit<LeaseParams, "subscription"> {
@@ -21,17 +20,18 @@ export interface Disconnected {
 
 /**
  * Tells the present state of stores, then each change, over restarts of the agent. A reader that is
- * slow gets the newest state of each store: no more than that is kept.
+ * slow gets the newest state of each store: no more than that is kept. The loop ends when the client
+ * is closed.
  */
 export async function* watchStores(
-  options: ConnectOptions & { readonly socket: string },
+  options: WatchOptions,
   stores: readonly string[] | null,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<LeaseChange | Disconnected, void, void> {
   signal?.throwIfAborted();
   const due = new Map<string, LeaseChange>();
   let gone: Disconnected | null = null;
-  let end: { error: unknown } | null = null;
+  let end: { error: unknown } | "closed" | null = null;
   let wake = () => {};
   const watcher = new Watcher(options, stores, {
     lease({ subscription: _, ...state }) {
@@ -49,6 +49,10 @@ export async function* watchStores(
       end = { error };
       wake();
     },
+    closed() {
+      end = "closed";
+      wake();
+    },
   });
   const stopListening = onAbort([signal], (error) => {
     end = { error };
@@ -56,6 +60,7 @@ export async function* watchStores(
   });
   try {
     while (true) {
+      if (end === "closed") return;
       if (end !== null) throw (end as { error: unknown }).error;
       if (gone !== null) {
         const told: Disconnected = gone;

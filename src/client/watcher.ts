@@ -7,6 +7,7 @@ import { onEnd } from "./bounds.ts";
 import { type ConnectOptions, openConnection } from "./connect.ts";
 import type { Connection } from "./connection.ts";
 import { AgentError } from "./errors.ts";
+import { onAbort } from "./signals.ts";
 
 /** Stores of one subscription: 5,000 codes of 128 characters fit in a request of 1 MiB. */
 const MAX_STORES = 5_000;
@@ -25,20 +26,30 @@ export interface WatchListener {
   down(error: AgentError | null): void;
   /** It will not come back: the agent does not want us, or cannot do what was asked. */
   failed(error: unknown): void;
+  /** The client was closed: nothing is told any more. */
+  closed(): void;
 }
 
-/** Follows stores until it is stopped. */
+/** What to follow, and for how long. */
+export interface WatchOptions extends ConnectOptions {
+  readonly socket: string;
+  /** Aborts when the client is closed, to which this belongs. Default: it belongs to none. */
+  readonly closing?: AbortSignal;
+}
+
+/** Follows stores until it is stopped, or the client is closed. */
 export class Watcher {
-  readonly #options: ConnectOptions & { readonly socket: string };
+  readonly #options: WatchOptions;
   /** Null: all that the agent knows. */
   readonly #stores: readonly string[] | null;
   readonly #listener: WatchListener;
   readonly #stop = new AbortController();
+  readonly #stopListening: () => void;
   readonly #ended: Promise<void>;
   #connection: Connection | null = null;
 
   constructor(
-    options: ConnectOptions & { readonly socket: string },
+    options: WatchOptions,
     stores: readonly string[] | null,
     listener: WatchListener,
   ) {
@@ -46,10 +57,15 @@ export class Watcher {
     this.#stores = stores;
     this.#listener = listener;
     this.#ended = this.#run();
+    this.#stopListening = onAbort([options.closing], () => {
+      void this.stop();
+      listener.closed();
+    });
   }
 
   /** Stops; nothing is told afterwards. */
   async stop(): Promise<void> {
+    this.#stopListening();
     this.#stop.abort();
     await this.#connection?.close();
     await this.#ended;
@@ -93,6 +109,7 @@ export class Watcher {
         this.#requests().map((params) => connection.call("watch", params)),
       );
       for (const { subscription } of answers) ours.add(subscription);
+      if (this.#stopped) return await connection.closed; // right behind the answers
     } catch (error) {
       void connection.close();
       throw error;

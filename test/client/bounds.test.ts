@@ -106,7 +106,7 @@ describe("while connecting takes long, as to an agent that hangs", () => {
         "connect TimeoutError",
         "watch TimeoutError",
         "view ended",
-        "closed AgentUnreachable",
+        "closed InvalidError",
         "two AgentUnreachable within 2000 ms",
       ]);
     }, PATIENCE_MS);

@@ -148,7 +148,11 @@ describe("close() while write() runs", () => {
       expect(token.signal.aborted).toBe(true);
       expect(token.live).toBe(false);
       expect(await failure(token.verify())).toBeInstanceOf(LostError);
-      expect(await failure(client.guard(store, {}, () => {}))).toBeInstanceOf(AgentUnreachable);
+      // No use in trying again.
+      expect(await failure(client.guard(store, {}, () => {}))).toMatchObject({
+        kind: "invalid",
+        retryable: false,
+      });
       await other.held(store); // a round trip on which the next would have been granted
       expect(order).toEqual([]);
       go.resolve();

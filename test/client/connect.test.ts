@@ -2,7 +2,6 @@ import { describe, expect, test } from "bun:test";
 import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
-  AgentError,
   AgentUnreachable,
   defaultSocketPath,
   InvalidError,
@@ -169,7 +168,7 @@ describe("defaultSocketPath()", () => {
   });
 
   test("throws when the environment does not tell", () => {
-    expect(() => defaultSocketPath({}, 5)).toThrow(AgentError);
+    expect(() => defaultSocketPath({}, 5)).toThrow(InvalidError);
     expect(() => defaultSocketPath({ XDG_RUNTIME_DIR: "" }, 5)).toThrow(
       "XDG_RUNTIME_DIR is not set",
     );

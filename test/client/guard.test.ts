@@ -446,7 +446,13 @@ describe("held() and others", () => {
   test("a closed client asks nobody", async () => {
     const agent = await connect({ socket: alone.socket });
     await agent.close();
-    const error = await failure(agent.held("one"));
-    expect((error as Error).message).toContain("this client was closed");
+    const asked = [agent.held("one"), agent.guard("one", {}, () => {}), agent.reach()];
+    for (const error of await Promise.all(asked.map(failure))) {
+      expect(error).toBeInstanceOf(InvalidError);
+      expect(error).toMatchObject({ retryable: false });
+      expect((error as Error).message).toContain("this client was closed");
+    }
+    expect(() => agent.heldView(["one"])).toThrow(InvalidError);
+    expect(() => agent.watch(["one"])).toThrow(InvalidError);
   });
 });

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { connect, InvalidError } from "../../src/client/mod.ts";
 import { bootTimeMs } from "../../src/sys/boot_time.ts";
@@ -11,6 +11,7 @@ import { TestServer } from "../socket/support/server.ts";
 import type { StatusResult } from "../../src/client/mod.ts";
 import { NatsServer } from "../support/nats.ts";
 import { RealAgent } from "../support/real_agent.ts";
+import { tempDir } from "../support/temp_dir.ts";
 import { until } from "../support/wait.ts";
 
 const MODULE = new URL("../../src/client/mod.ts", import.meta.url).pathname;
@@ -65,6 +66,63 @@ describe("HeldView", () => {
     await until("one is given up", () => !view.held("one"));
     expect(view.fresh).toBe(true);
   });
+
+  test("ends with its client, as do watches, and the process can end", async () => {
+    await using alpha = await start("ends");
+    const client = await connect({ socket: alpha.socket });
+    const view = client.heldView(["e1"]);
+    await heldNow(view, "e1");
+    const seen: string[] = [];
+    const watched = (async () => {
+      for await (const { type } of client.watch(["e1"])) seen.push(type);
+    })();
+    await until("the watch has begun", () => seen.length > 0);
+    const early = client.heldView(["e2"]);
+    const closing = client.close();
+    for (const each of [view, early]) {
+      expect([each.held("e1"), each.fresh, each.heldOf(["e1", "e2"])]).toEqual([false, false, []]);
+    }
+    await Promise.all([closing, watched]);
+    expect(new Set(seen)).toEqual(new Set(["lease"]));
+    expect(await early.ready.catch((error) => error)).toBeInstanceOf(InvalidError);
+    expect(view.fresh).toBe(false);
+    await view.close();
+  });
+
+  test.each(["node", "bun"])(
+    "keeps no process of %s once its client is closed",
+    async (runtime) => {
+      const found = runtime === "bun" ? process.execPath : Bun.which(runtime);
+      if (found === null) return console.log("skipped: there is no node");
+      await using alpha = await start("process");
+      using scratch = tempDir();
+      const built = await Bun.build({
+        entrypoints: [MODULE],
+        target: "node",
+        outdir: scratch.path,
+      });
+      const script = join(scratch.path, "program.mjs");
+      writeFileSync(
+        script,
+        `
+      import { connect } from ${JSON.stringify(built.outputs[0]!.path)};
+      const agent = await connect({ socket: ${JSON.stringify(alpha.socket)} });
+      const view = agent.heldView(["p1"]);
+      await view.ready;
+      agent.heldView(["p2"]);
+      (async () => { for await (const _ of agent.watch(null)); console.log("watched"); })();
+      await agent.close();
+      console.log(view.fresh);
+    `,
+      );
+      const child = Bun.spawn([found, script], { stdout: "pipe", stderr: "inherit" });
+      reap(child.pid);
+      const printed = await new Response(child.stdout).text();
+      expect(await child.exited).toBe(0);
+      reaped(child.pid);
+      expect(printed.split("\n").toSorted()).toEqual(["", "false", "watched"]);
+    },
+  );
 
   test("is not true for longer than its bound when the agent stands still", async () => {
     await using alpha = await start("still");
