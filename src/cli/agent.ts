@@ -15,7 +15,7 @@ export function socketOf(options: { readonly socket?: string }): string {
   try {
     return defaultSocketPath(process.env, process.getuid!());
   } catch (error) {
-    throw usage(`${(error as Error).message}.`);
+    throw usage(`${refusalText(error as AgentError)}.`);
   }
 }
 

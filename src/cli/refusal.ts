@@ -3,6 +3,7 @@
  * @module
  */
 import type { AgentError } from "../client/mod.ts";
+import { SOCKET_OPTION } from "../client/socket_path.ts";
 
 /** The agent's message, and who holds the store where it does not say that itself. */
 export function refusalText(error: AgentError): string {
@@ -10,7 +11,7 @@ export function refusalText(error: AgentError): string {
 }
 
 function messageOf({ message }: AgentError): string {
-  return message.replace(/\.$/, "");
+  return message.replace(/\.$/, "").replace(SOCKET_OPTION, "--socket");
 }
 
 function holderOf({ message, holder }: AgentError): string {

@@ -2,6 +2,7 @@
  * How long a caller waits.
  * @module
  */
+import { InvalidError } from "./errors.ts";
 import { onAbort } from "./signals.ts";
 
 /** What ends a wait. */
@@ -18,7 +19,22 @@ export interface Bounds {
 }
 
 /** The longest that a timer can wait: 24.8 days, and what the agent takes for a longer wait. */
-const MAX_TIMER_MS = 2_147_483_647;
+export const MAX_TIMER_MS = 2_147_483_647;
+
+/**
+ * Refuses times that the agent would, by the names that the caller knows them by: Infinity, say, is null in
+ * JSON.
+ *
+ * @throws {InvalidError}
+ */
+export function checkMs(times: Readonly<Record<string, number | undefined>>): void {
+  for (const [name, ms] of Object.entries(times)) {
+    if (ms === undefined || (typeof ms === "number" && ms >= 0 && ms <= MAX_TIMER_MS)) continue;
+    throw new InvalidError(
+      `Cannot take ${name}: ${ms}; give milliseconds, from 0 to ${MAX_TIMER_MS} (24.8 days)`,
+    );
+  }
+}
 
 /**
  * Has `over` called once, with the signal's reason or with what `late` gives when the time is up; the

@@ -13,52 +13,18 @@ import type {
   StatusResult,
   StepdownResult,
 } from "../socket/protocol.ts";
+import { checkMs, MAX_TIMER_MS } from "./bounds.ts";
 import type { ConnectOptions } from "./connect.ts";
 import type { LiveGrant } from "./grant.ts";
 import type { Grants } from "./grants.ts";
 import { fromHere } from "./executable.ts";
 import { HeldView } from "./held_view.ts";
 import { Link } from "./link.ts";
+import type { AskOptions, ClientOptions, GuardOptions } from "./options.ts";
 import { absoluteSocketPath, defaultSocketPath } from "./socket_path.ts";
 import { mintToken, type Token } from "./token.ts";
 import { type Disconnected, type LeaseChange, watchStores } from "./watch.ts";
 import type { WatchOptions } from "./watcher.ts";
-
-/** How to connect, and what goes for all guards. */
-export interface ClientOptions extends ConnectOptions {
-  /**
-   * Path of the agent's executable (from the working directory of this process), or its name in PATH;
-   * default `agent`. By way of it the lock on disk passes to what {@linkcode ZitCli.write} runs under a
-   * token, and stays with that until it ends: also when the agent is killed, or this process. False: the
-   * lock goes with the agent, or with this process, though the program may write on until its watchdog
-   * has killed it.
-   */
-  readonly passLock?: string | false;
-}
-
-/** How to guard a write. */
-export interface GuardOptions {
-  /** How long to wait for the turn, the lock and the end of a grace. Default 0. */
-  readonly waitMs?: number;
-  /** Whether to wait, too, while another node holds the lease. Default false. */
-  readonly waitLease?: boolean;
-  /** Whether it may overlap other shared guards, for writers that take turns by themselves. */
-  readonly shared?: boolean;
-  /** As {@linkcode ClientOptions.passLock}, for this guard. */
-  readonly passLock?: string | false;
-  /** What the write is for; shown to people. */
-  readonly purpose?: string;
-  /** Ends the wait, and then the write: it aborts the token's signal. */
-  readonly signal?: AbortSignal;
-}
-
-/** How to ask. */
-export interface AskOptions {
-  /** Gives the question up: it throws what the signal aborted with. */
-  readonly signal?: AbortSignal;
-  /** How long to wait for the answer, in ms, connecting included. Default 10,000; for `stepdown` 120,000. */
-  readonly timeoutMs?: number;
-}
 
 /** The agent waits for the coordinator for 2 s at most; the rest is for a machine that is busy. */
 const ANSWER_MS = 10_000;
@@ -140,17 +106,19 @@ export class Client {
     store: string,
     options: GuardOptions,
   ): Promise<{ on: Grants; grant: LiveGrant }> {
-    const { waitMs = 0, waitLease = false, shared = false, purpose, signal } = options;
+    const { waitLease = false, shared = false, purpose, signal } = options;
     const named = options.passLock ?? this.#passLock;
     const passLock = named ? fromHere(named) : null;
     signal?.throwIfAborted();
+    const waitMs = Math.min(options.waitMs ?? 0, MAX_TIMER_MS);
+    checkMs({ waitMs });
     const sinceMs = performance.now();
     const bounds = { signal, timeoutMs: waitMs + ANSWER_MS, sinceMs };
     const granted = await this.#link.use(async (on) => {
       const params = {
         store,
         // It is waited for from the call on, connecting included.
-        wait_ms: waitMs > 0 ? Math.max(0, waitMs - (performance.now() - sinceMs)) : waitMs,
+        wait_ms: Math.max(0, waitMs - (performance.now() - sinceMs)),
         wait_lease: waitLease,
         shared,
         pass_lock: passLock !== null,
@@ -252,6 +220,7 @@ export class Client {
   ): Promise<StepdownResult> {
     const { forMs, signal, timeoutMs = STEPDOWN_MS } = options;
     signal?.throwIfAborted();
+    checkMs({ forMs });
     const bounds = { signal, timeoutMs, sinceMs: performance.now() };
     // Not asked twice: what it did is not undone by the connection's end.
     const { connection } = await this.#link.dial(bounds);

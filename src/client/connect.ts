@@ -7,7 +7,7 @@ import process from "node:process";
 import { type Bounds, onEnd } from "./bounds.ts";
 import { Connection } from "./connection.ts";
 import { AgentUnreachable } from "./errors.ts";
-import { checkSocketPath, defaultSocketPath } from "./socket_path.ts";
+import { checkSocketPath, defaultSocketPath, WAYS_TO_NAME_IT } from "./socket_path.ts";
 
 /** How to connect. */
 export interface ConnectOptions {
@@ -105,8 +105,7 @@ const START = "start the agent (systemctl start zit-agent, or agent run)";
 function explain(error: NodeJS.ErrnoException): string {
   switch (error.code) {
     case "ENOENT":
-      return `there is no such socket; ${START}, or name its socket with --socket or ` +
-        "ZIT_AGENT_SOCKET";
+      return `there is no such socket; ${START}, or name its socket by ${WAYS_TO_NAME_IT}`;
     case "ECONNREFUSED":
       // Bun also says this of a full queue, of a file that is no socket, and of a path through one.
       return `nobody answers there; ${START}, or look whether it hangs ` +
@@ -115,8 +114,7 @@ function explain(error: NodeJS.ErrnoException): string {
     case "EPERM":
       return "no permission; its owner and group may connect (ls -l shows them)";
     case "ENOTDIR":
-      return "a part of the path is not a directory; name the socket with --socket or " +
-        "ZIT_AGENT_SOCKET";
+      return `a part of the path is not a directory; name the socket by ${WAYS_TO_NAME_IT}`;
     default:
       return error.message;
   }

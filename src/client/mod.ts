@@ -13,13 +13,8 @@
  * ```
  * @module
  */
-export {
-  type AskOptions,
-  Client,
-  type ClientOptions,
-  connect,
-  type GuardOptions,
-} from "./client.ts";
+export { Client, connect } from "./client.ts";
+export type { AskOptions, ClientOptions, GuardOptions } from "./options.ts";
 export type { HeldView } from "./held_view.ts";
 export type { Disconnected, LeaseChange } from "./watch.ts";
 export type { Genuine, Token } from "./token.ts";

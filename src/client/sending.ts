@@ -4,7 +4,7 @@
  */
 import { Buffer } from "node:buffer";
 import { MAX_REQUEST_BYTES, type Method } from "../socket/protocol.ts";
-import { AgentError } from "./errors.ts";
+import { InvalidError } from "./errors.ts";
 
 /**
  * Calls `then` once what already lies in a socket that was just resumed has been read. An agent that
@@ -19,13 +19,13 @@ export function afterReading(then: () => void): void {
 /**
  * Refuses a request that the agent would not read.
  *
- * @throws {AgentError} of kind `invalid`.
+ * @throws {InvalidError}
  */
 export function checkLength(method: Method, line: string): void {
   // A character is three bytes at most; only a long line needs counting.
   if (line.length * 3 <= MAX_REQUEST_BYTES) return;
   if (Buffer.byteLength(line) - 1 <= MAX_REQUEST_BYTES) return;
-  throw new AgentError(`Cannot ${method}: the request is longer than 1 MiB; ask in parts`, {
-    kind: "invalid",
-  });
+  throw new InvalidError(
+    `Cannot ask the agent "${method}": the request is longer than 1 MiB; ask in parts`,
+  );
 }

@@ -8,6 +8,11 @@ import { InvalidError } from "./errors.ts";
 /** Where a system's agent listens. */
 export const SYSTEM_SOCKET_PATH = "/run/zit-agent/agent.sock";
 
+/** The option as programs know it; commands say what theirs is called. */
+export const SOCKET_OPTION = "the option `socket`";
+/** For messages. */
+export const WAYS_TO_NAME_IT = `${SOCKET_OPTION} or ZIT_AGENT_SOCKET`;
+
 /** `sun_path` of Linux holds 108 bytes, the last one a NUL. */
 const MAX_PATH_BYTES = 107;
 
@@ -20,8 +25,8 @@ export function checkSocketPath(path: string): void {
   const why = problemOf(path);
   if (why === null) return;
   throw new InvalidError(
-    `Cannot reach an agent at ${JSON.stringify(path)}: ${why}; name its socket with --socket or ` +
-      "ZIT_AGENT_SOCKET",
+    `Cannot reach an agent at ${JSON.stringify(path)}: ${why}; name its socket by ` +
+      WAYS_TO_NAME_IT,
   );
 }
 
@@ -58,7 +63,7 @@ export function defaultSocketPath(
   if (uid === 0) return SYSTEM_SOCKET_PATH;
   if (env.XDG_RUNTIME_DIR) return `${env.XDG_RUNTIME_DIR}/zit-agent/agent.sock`;
   throw new InvalidError(
-    "Cannot tell where the agent's socket is: XDG_RUNTIME_DIR is not set; name the socket with " +
-      `--socket or ZIT_AGENT_SOCKET (the system's agent listens on ${SYSTEM_SOCKET_PATH})`,
+    "Cannot tell where the agent's socket is: XDG_RUNTIME_DIR is not set; name the socket by " +
+      `${WAYS_TO_NAME_IT} (the system's agent listens on ${SYSTEM_SOCKET_PATH})`,
   );
 }

@@ -153,7 +153,10 @@ function sentence(issue: v.BaseIssue<unknown>): string {
 }
 
 function refused(method: string, message: string): { ok: false; refusal: Refusal } {
-  return { ok: false, refusal: { kind: "invalid", message: `Cannot ${method}: ${message}` } };
+  return {
+    ok: false,
+    refusal: { kind: "invalid", message: `Cannot answer "${method}": ${message}` },
+  };
 }
 
 /** `text` for a message: control characters escaped, and short. */

@@ -203,7 +203,9 @@ test("the socket: --socket before and behind the command's name wins over ZIT_AG
   for (const args of [["--socket", agent.socket, "status"], ["status", "--socket", agent.socket]]) {
     expect((await runAgent(args, { env })).exit).toBe(0);
   }
-  expect((await runAgent(["status"], { env })).exit).toBe(69);
+  const { exit, stderr } = await runAgent(["status"], { env });
+  expect(exit).toBe(69);
+  expect(stderr).toContain("name its socket by --socket or ZIT_AGENT_SOCKET");
 });
 
 test("agent guard takes --socket before and behind its name", async () => {

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { within } from "../../src/client/bounds.ts";
+import { connect } from "../../src/client/mod.ts";
 import { onAbort } from "../../src/client/signals.ts";
 import { RealAgent } from "../support/real_agent.ts";
 import { tempDir } from "../support/temp_dir.ts";
@@ -33,6 +34,12 @@ const runtimes: [name: string, command: string[]][] = [
   ["Deno", [DENO, "run", "--no-lock", "-A"]],
   ["Node", node.trim() === "" ? [] : [node.trim()]],
 ];
+
+async function failure(promise: Promise<unknown>): Promise<unknown> {
+  return await promise.then((value) => {
+    throw new Error(`not rejected: ${JSON.stringify(value)}`);
+  }, (error) => error);
+}
 
 /** What a program with a client prints, a line each. */
 async function printed(command: string[], socket: string, body: string): Promise<string[]> {
@@ -110,6 +117,28 @@ describe("while connecting takes long, as to an agent that hangs", () => {
         "two AgentUnreachable within 2000 ms",
       ]);
     }, PATIENCE_MS);
+  });
+});
+
+describe("times that nobody can wait", () => {
+  test("are refused by the name that the caller gave", async () => {
+    await using agent = await connect({ socket: host.socket });
+    for (const waitMs of [NaN, -1]) {
+      expect(await failure(agent.guard("one", { waitMs }, () => {}))).toMatchObject({
+        kind: "invalid",
+        message: expect.stringContaining(`waitMs: ${waitMs}; give milliseconds`),
+      });
+    }
+    const endless = await failure(agent.stepdown({ store: "one" }, { forMs: Infinity }));
+    expect(endless).toMatchObject({
+      kind: "invalid",
+      message: expect.stringContaining("forMs: Infinity"),
+    });
+  });
+
+  test("are as long as can be where they are a wait", async () => {
+    await using agent = await connect({ socket: host.socket });
+    expect(await agent.guard("one", { waitMs: Infinity }, () => "written")).toBe("written");
   });
 });
 

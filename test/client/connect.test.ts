@@ -62,7 +62,8 @@ describe("openConnection()", () => {
     using directory = new TemporaryDirectory();
     const error = await refusal(join(directory.path, "agent.sock"));
     expect(error.message).toContain(
-      "there is no such socket; start the agent (systemctl start zit-agent, or agent run)",
+      "there is no such socket; start the agent (systemctl start zit-agent, or agent run), " +
+        "or name its socket by the option `socket` or ZIT_AGENT_SOCKET",
     );
     const deeper = await refusal(join(directory.path, "none", "agent.sock"));
     expect(deeper.message).toContain("there is no such socket");

@@ -88,7 +88,7 @@ describe("parseParams()", () => {
   ])("refuses %s %j", (method, params, sentence) => {
     const message = messageOf(method, params);
     expect(message).toContain(sentence);
-    expect(message).toStartWith(`Cannot ${method}: `);
+    expect(message).toStartWith(`Cannot answer "${method}": `);
   });
 
   test.each([

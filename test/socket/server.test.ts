@@ -94,7 +94,7 @@ describe("SocketServer", () => {
     client.request(1, "held", { store: 5 });
     expect((await client.message()).error).toEqual({
       code: -32602,
-      message: "Cannot held: Parameter store must be a string",
+      message: 'Cannot answer "held": Parameter store must be a string',
       data: { kind: "invalid" },
     });
   });
