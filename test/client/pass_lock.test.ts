@@ -333,4 +333,29 @@ describe("agent exec-locked", () => {
     expect(run(["--", "true"], { ...lease, ZIT_AGENT_SOCKET: "/nowhere.sock" }))
       .toStartWith("69 agent: Cannot reach the agent");
   });
+
+  test("says on the descriptor of --report what it becomes, and why not after all", async () => {
+    host.makeStore("told");
+    const client = await host.client();
+    const { token } = await client.call("guard", { store: "told", pass_lock: true });
+    const env = {
+      PATH: process.env.PATH!,
+      ZIT_LEASE_STORE: "told",
+      ZIT_LEASE_TOKEN: token,
+      ZIT_AGENT_SOCKET: host.socket,
+    };
+    const report = (...command: string[]) => {
+      const file = join(directory.path, "report");
+      const script = '"$@" 3>"$0"';
+      const words = [AGENT, "exec-locked", "--report", "3", "--", ...command];
+      const { exitCode } = Bun.spawnSync(["sh", "-c", script, file, ...words], { env });
+      return [exitCode, ...readFileSync(file, "utf8").trim().split("\n").map((l) => JSON.parse(l))];
+    };
+    expect(report("sh", "-c", "exit 7")).toEqual([7, { becomes: "sh" }]);
+    const broken = join(directory.path, "broken");
+    writeFileSync(broken, "#!/nowhere\n", { mode: 0o755 });
+    expect(report(broken)).toMatchObject([126, { becomes: "broken" }, { exit: 126 }]);
+    await client.call("release", { token });
+    expect(report("true")).toMatchObject([77, { data: { kind: "no_token" } }]);
+  });
 });
