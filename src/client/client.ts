@@ -15,9 +15,9 @@ import type {
 } from "../socket/protocol.ts";
 import { checkMs, MAX_TIMER_MS } from "./bounds.ts";
 import type { ConnectOptions } from "./connect.ts";
+import { fromHere } from "./executable.ts";
 import type { LiveGrant } from "./grant.ts";
 import type { Grants } from "./grants.ts";
-import { fromHere } from "./executable.ts";
 import { HeldView } from "./held_view.ts";
 import { Link } from "./link.ts";
 import type { AskOptions, ClientOptions, GuardOptions } from "./options.ts";

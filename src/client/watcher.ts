@@ -44,7 +44,8 @@ export class Watcher {
   readonly #stores: readonly string[] | null;
   readonly #listener: WatchListener;
   readonly #stop = new AbortController();
-  readonly #stopListening: () => void;
+  /** Set once it is known that the client is open yet: a loop may begin when it is not any more. */
+  #stopListening = () => {};
   readonly #ended: Promise<void>;
   #connection: Connection | null = null;
 

@@ -78,11 +78,13 @@ describe("HeldView", () => {
     })();
     await until("the watch has begun", () => seen.length > 0);
     const early = client.heldView(["e2"]);
+    const begunLate = client.watch(["e1"]);
     const closing = client.close();
     for (const each of [view, early]) {
       expect([each.held("e1"), each.fresh, each.heldOf(["e1", "e2"])]).toEqual([false, false, []]);
     }
     await Promise.all([closing, watched]);
+    expect(await begunLate.next()).toEqual({ done: true, value: undefined });
     expect(new Set(seen)).toEqual(new Set(["lease"]));
     expect(await early.ready.catch((error) => error)).toBeInstanceOf(InvalidError);
     expect(view.fresh).toBe(false);
