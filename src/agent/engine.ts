@@ -49,6 +49,8 @@ export class Engine {
   #pinned: ReadonlySet<string> = new Set();
   #handling = false;
   #context: LeaseContext;
+  /** When the bucket was last seen to be another one. */
+  #remadeAtMs = -Infinity;
   /** When the newest event was handled. */
   #handledMs = 0;
   /** The store whose event is being handled. */
@@ -115,8 +117,8 @@ export class Engine {
   /** The TTL is known, or another. */
   setTtl(ttlMs: number): void {
     this.ttlKnown = true;
-    const { connected, downReason, remadeUntilMs } = this.#context;
-    this.#context = { ...this.#contextOf(ttlMs, connected), downReason, remadeUntilMs };
+    const { connected, downReason } = this.#context;
+    this.#context = { ...this.#contextOf(ttlMs, connected), downReason };
     const nowMs = this.#ports.clock.bootMs();
     for (const slot of this.slots.values()) this.#tally.note(slot, nowMs, this.#context);
   }
@@ -129,6 +131,7 @@ export class Engine {
       incarnation,
       rules,
       connected,
+      remadeUntilMs: this.#remadeAtMs + 2 * ttlMs,
       hasRoom: () => this.#pacer.hasRoom,
       inherits: (id) => this.#inherits(id),
     };
@@ -144,7 +147,8 @@ export class Engine {
    * at most; twice that, because it was lost some time before it was missed.
    */
   bucketRemade(): void {
-    const remadeUntilMs = this.#ports.clock.bootMs() + 2 * this.#context.timing.ttlMs;
+    this.#remadeAtMs = this.#ports.clock.bootMs();
+    const remadeUntilMs = this.#remadeAtMs + 2 * this.#context.timing.ttlMs;
     this.#context = { ...this.#context, remadeUntilMs };
     for (const slot of this.slots.values()) slot.heard = null;
   }

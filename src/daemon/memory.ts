@@ -68,6 +68,15 @@ export class StateMemory implements HostMemory {
     this.#state.rememberClustered(bucket);
   }
 
+  madeOf(bucket: string): string | null {
+    return this.#state.madeOf(bucket);
+  }
+
+  /** Where it is not on disk, `problem` says so. */
+  rememberMade(bucket: string, made: string): void {
+    this.#state.rememberMade(bucket, made);
+  }
+
   beginGrant(
     id: number,
     { store, epoch, pid, socket, lingerMs }: {

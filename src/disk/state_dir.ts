@@ -9,6 +9,7 @@
  * | `strangers` | stores in which a foreign entry without a tenure record was seen |
  * | `graces` | failover graces that are owed and not over |
  * | `clusters` | buckets that were used on servers of a cluster |
+ * | `buckets` | when the buckets were made that were used |
  *
  * What cannot be read proves nothing. A damaged file may have lost a grant whose client still
  * writes, or a grace still owed, so with damage the earlier incarnations are forgotten: their
@@ -30,6 +31,9 @@ export { StateDirError } from "./state_lock.ts";
  * last one would do, were it not for agents that crash one after the other within one TTL.
  */
 const MAX_INCARNATIONS = 64;
+
+/** Stands for every bucket; none has a name like that. */
+const ANY = "*";
 
 /** Who opens a state directory. */
 export interface StateDirOptions {
@@ -74,6 +78,7 @@ export class StateDir {
   readonly #strangers: LogMap<string>;
   readonly #graces: LogMap<number>;
   readonly #clusters: LogMap<string>;
+  readonly #buckets: LogMap<string>;
   readonly #held: readonly Log[];
   readonly #lock: DirectoryLock;
   readonly #strangerSet: Set<string>;
@@ -98,6 +103,9 @@ export class StateDir {
     this.#strangerSet = new Set(this.#strangers.entries.keys());
     this.#graces = file("graces", decodeNumber);
     this.#clusters = file("clusters", decodeText);
+    // What it said may have been of any bucket: then none is used but in a cluster.
+    if (this.#clusters.damage.length > 0) this.#clusters.set(ANY, new Date().toISOString());
+    this.#buckets = file("buckets", decodeText);
     const nowMs = bootTimeMs();
     this.#graces.retain((grace) => grace.boot !== boot || grace.value > nowMs);
     this.damage = held.flatMap((log) => log.damage);
@@ -202,13 +210,23 @@ export class StateDir {
 
   /** Whether the bucket was used on servers of a cluster, by this agent or one before it. */
   wasClustered(bucket: string): boolean {
-    return this.#clusters.entries.has(bucket);
+    return this.#clusters.entries.has(bucket) || this.#clusters.entries.has(ANY);
   }
 
   /** Remembers that it was. Returns null, or why it is not on disk. */
   rememberClustered(bucket: string): string | null {
     if (this.wasClustered(bucket)) return null;
     return this.#clusters.set(bucket, new Date().toISOString());
+  }
+
+  /** When the bucket was made, as it was remembered; null where it is not known, and "" where it may not be. */
+  madeOf(bucket: string): string | null {
+    return this.#buckets.entries.get(bucket)?.value ?? (this.damage.length > 0 ? "" : null);
+  }
+
+  /** Remembers when it was made. Returns null, or why it is not on disk. */
+  rememberMade(bucket: string, made: string): string | null {
+    return this.madeOf(bucket) === made ? null : this.#buckets.set(bucket, made);
   }
 
   /** Leaves the directory to others. Otherwise the end of the process does. */

@@ -48,7 +48,9 @@ export class Lookout implements SessionHooks {
   readonly #denied = new Set<string>();
   #position: WatchPosition | null = null;
   /** When the two buckets were made, as seen last. */
-  #made: string | null = null;
+  #made: string | null;
+  /** When, on CLOCK_BOOTTIME, they were seen to be others than those that are remembered. */
+  #otherSinceMs = -Infinity;
   /** How often in a row the tenures could not be followed. */
   #unfollowed = 0;
   /** Whether a request was not answered since one was. */
@@ -62,6 +64,7 @@ export class Lookout implements SessionHooks {
     keeper: LookoutHooks,
   ) {
     this.#options = options;
+    this.#made = options.memory?.madeOf(options.bucket) ?? null;
     this.#listener = listener;
     this.#pause = keeper.pause;
     this.#onAnswered = keeper.onAnswered;
@@ -111,12 +114,21 @@ export class Lookout implements SessionHooks {
     });
   }
 
-  /** Tells where a bucket is not the one that was seen before. */
-  recognise({ leasesCreated, tenuresCreated }: Inspection): void {
+  /**
+   * Tells where a bucket is not the one that was seen before, by this agent or one before it on this host.
+   * The new one is remembered only when what is owed for it is over: until then, an agent that is started
+   * again finds the old one on its disk, and owes the same.
+   */
+  recognise({ leasesCreated, tenuresCreated, ttlMs = 0 }: Inspection): void {
+    const { memory, bucket, clock } = this.#options;
     const made = `${leasesCreated} ${tenuresCreated}`;
     const before = this.#made;
     this.#made = made;
-    if (before !== null && before !== made) this.#listener.onBucketRemade();
+    if (before !== null && before !== made) {
+      this.#otherSinceMs = clock.bootMs();
+      this.#listener.onBucketRemade();
+    }
+    if (clock.bootMs() >= this.#otherSinceMs + 2 * ttlMs) memory?.rememberMade(bucket, made);
   }
 
   /** Follows the tenures, and tries what an agent needs to be allowed. */

@@ -23,6 +23,9 @@ export interface ServerMemory {
   /** Whether the bucket was used on servers of a cluster. */
   wasClustered(bucket: string): boolean;
   rememberClustered(bucket: string): void;
+  /** When the bucket that was used was made; null where none is known, "" where that was forgotten. */
+  madeOf(bucket: string): string | null;
+  rememberMade(bucket: string, made: string): void;
 }
 
 /** How to reach and use the coordinator. */

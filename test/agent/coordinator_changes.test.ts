@@ -126,6 +126,39 @@ describe("the buckets", () => {
   }, TEST_MS);
 
   test(
+    "that were lost owe a grace also to an agent that was not there, or is started again",
+    async () => {
+      await using server = await NatsServer.start();
+      const flags = ["--ttl", "4s"];
+      await using alpha = await RealAgent.start({ node: "alpha", nats: server.url, flags });
+      const first = await RealAgent.start({ node: "beta", nats: server.url, flags });
+      expect(await first.end("SIGTERM")).toBe(0);
+      alpha.makeStore("one");
+      await (await alpha.client()).call("guard", { store: "one" });
+      // Alpha has a grant, and does not see what follows.
+      alpha.signal("SIGSTOP");
+      try {
+        await server.wipe();
+        await server.restart();
+        const options = { node: "beta", nats: server.url, flags, state: first.state };
+        const second = await RealAgent.start(options);
+        await second.logged("bucket_remade");
+        await second.end("SIGKILL");
+        await using third = await RealAgent.start(options);
+        third.makeStore("one");
+        const { kind } = await refusal(
+          (await third.client()).call("guard", { store: "one", wait_ms: 1_000, wait_lease: true }),
+        );
+        expect(kind).toBe("grace");
+        await third.logged("bucket_remade");
+      } finally {
+        alpha.signal("SIGCONT");
+      }
+    },
+    TEST_MS,
+  );
+
+  test(
     "a TTL that is made smaller ends grants by it, and granting until it is put right",
     async () => {
       await using server = await NatsServer.start();

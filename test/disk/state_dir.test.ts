@@ -89,7 +89,7 @@ test("open() takes a directory that is there as it is, also through a symlink", 
   open(link).close();
   expect(statSync(path).mode & 0o7777).toBe(0o700);
   expect(readdirSync(path).sort()) //
-    .toEqual(["clusters", "graces", "grants", "incarnations", "lock", "strangers"]);
+    .toEqual(["buckets", "clusters", "graces", "grants", "incarnations", "lock", "strangers"]);
 });
 
 test("open() refuses a directory that another agent has, naming it, until that is dead", async () => {
@@ -309,6 +309,35 @@ test("wasClustered() is true of a bucket for good, also when the machine was sta
   });
   const state = open(dir.path, { boot: "another" });
   expect([state.wasClustered("leases"), state.wasClustered("others")]).toEqual([true, false]);
+  state.close();
+});
+
+test("wasClustered() is true of every bucket once the file was damaged", () => {
+  using dir = tempDir();
+  earlier(dir.path, (state) => void state.rememberClustered("leases"));
+  writeFileSync(join(dir.path, "clusters"), "garbage\n");
+  earlier(dir.path, (state) => {
+    expect(state.damage).toHaveLength(1);
+    expect([state.wasClustered("leases"), state.wasClustered("others")]).toEqual([true, true]);
+  });
+  // The next run finds no damage any more, and must know all the same.
+  const state = open(dir.path);
+  expect([state.damage.length, state.wasClustered("leases")]).toEqual([0, true]);
+  state.close();
+});
+
+test("madeOf() tells when a bucket was made, and that it is not known where there was damage", () => {
+  using dir = tempDir();
+  earlier(dir.path, (state) => {
+    expect(state.madeOf("leases")).toBeNull();
+    expect(state.rememberMade("leases", "then")).toBeNull();
+  });
+  earlier(dir.path, (state) => {
+    expect([state.madeOf("leases"), state.madeOf("others")]).toEqual(["then", null]);
+  });
+  writeFileSync(join(dir.path, "buckets"), "garbage\n");
+  const state = open(dir.path);
+  expect(state.madeOf("leases")).toBe("");
   state.close();
 });
 
