@@ -60,8 +60,8 @@ export function notHolder(store: string, holder: Holder | null, self: string): R
       kind: "not_holder",
       message:
         `Cannot guard store ${store}: another agent that calls itself ${self}, too${where}, ` +
-        "holds it; if it still runs, give each host a name of its own (--node), else wait until its " +
-        "lease has run out",
+        "holds it, or did when this host was started again; if it still runs, give each host a name of " +
+        "its own (--node), else wait until its lease has run out",
       holder,
     };
   }

@@ -65,6 +65,16 @@ export class Dialer {
     return await this.#open(credentials);
   }
 
+  /**
+   * Has the credentials read: whether the next dial could use them.
+   *
+   * @throws {Error} where they cannot be read
+   */
+  tryCredentials(): void {
+    const credentials = this.#read();
+    if ("check" in credentials) throw new Error(credentials.message);
+  }
+
   #read(): Credentials | Problem {
     const { credentials = {}, urls } = this.#options;
     const requireTls = urls.some((url) => /^tls:/i.test(url));

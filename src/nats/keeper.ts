@@ -97,10 +97,13 @@ export class Keeper {
   /**
    * Reads the credentials again; if they changed, connects with them, then leaves the old connection.
    *
-   * @throws {Error} where they cannot be used; the old connection goes on, with a warning
+   * @throws {Error} where they cannot be used; an old connection goes on, with a warning
    */
   async reload(): Promise<void> {
-    if (this.#session === null) return this.#pause.cut(); // The next dial reads them anyway.
+    if (this.#session === null) {
+      this.#pause.cut(); // The next dial reads them again.
+      return this.#dialer.tryCredentials();
+    }
     if (!await this.#changeover.prepare(() => this.#session !== null)) return;
     if (this.#stopped) return await this.#changeover.close(STOPPING);
     await this.#session?.link.close("the credentials were replaced");

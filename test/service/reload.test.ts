@@ -198,6 +198,12 @@ test(
       return line.startsWith("unhealthy; coordinator: ") && line.includes(path);
     });
     expect(await check()).not.toMatch(/reload|goes on/);
+    // Without a connection, what cannot be read is not told as read.
+    rmSync(path);
+    const from = agent.log().length;
+    agent.signal("SIGHUP");
+    await agent.logged("reload_failed", { what: "credentials" }, from);
+    expect(agent.log().slice(from).filter(({ event }) => event === "reloaded")).toEqual([]);
     // It can be read again, and the server refuses what is in it.
     writeFileSync(path, "another\n");
     await until("that is told", async () => (await check()).includes("refuses our credentials"));
