@@ -58,7 +58,9 @@ export class Exemptions {
   }
 
   /** Whether an older program writes in an epoch that a coordinator without its past gave it. */
-  isBehind({ store, node, epoch }: EventOf<"written">): boolean {
+  isBehind(
+    { store, node, epoch }: Pick<EventOf<"written">, "store" | "node" | "epoch">,
+  ): boolean {
     return this.regressions.some((each) =>
       each.store === store && each.node === node && each.epoch === epoch
     );

@@ -34,10 +34,27 @@ describe("a tenure in an epoch before the last one", () => {
     ]);
   });
 
+  test("or in the same epoch, is told, too", () => {
+    const history = forgetful(...KILLED).map((event) =>
+      "node" in event && event.node === "o" && "epoch" in event ? { ...event, epoch: 20 } : event
+    );
+    expect(rulesOf(history)).toEqual([]);
+    expect(check(history).regressions).toHaveLength(1);
+  });
+
   test("is what agents are right to refuse as stale from then on, and not before", () => {
     const stale = (t: number) => refused(t, "a/1#9", "a", { why: "stale_epoch" });
     expect(rulesOf(forgetful(...KILLED, ...stale(40_500)))).toEqual([]);
     expect(rulesOf(forgetful(...KILLED, ...stale(35_000)))).toContain("refusal");
+  });
+
+  test("excuses agents that are shown a holder of long ago, and only then", () => {
+    const shown = refused(40_500, "a/1#9", "a", {
+      why: "not_holder",
+      holder: { node: "b", epoch: 3 },
+    });
+    expect(rulesOf(forgetful(...KILLED, ...shown))).toEqual([]);
+    expect(rulesOf(plus(withOlder(40_000), ...KILLED, ...shown))).toContain("refusal");
   });
 
   test("is a violation where nothing happened to a server", () => {

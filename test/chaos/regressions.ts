@@ -1,14 +1,14 @@
 /**
- * A coordinator that lost its past. Revisions only grow, so a tenure that began later in a lower epoch
- * is a proof that servers forgot what they had acknowledged, as nats-servers do that elect a
- * replica which lags behind (docs/faults.md, "What was found"). An agent sees that by its own disk or by the tenure
- * records, and refuses: one that grants in such a tenure is no exception. The older program looks at
+ * A coordinator that lost its past. Revisions only grow, so a tenure that began later in a lower epoch, or in
+ * the same, is a proof that servers forgot what they had acknowledged, as nats-servers do that elect a
+ * replica which lags behind (docs/faults.md, "What this found"). An agent sees that by its own disk or by the
+ * tenure records, and refuses: one that grants in such a tenure is no exception. The older program looks at
  * neither, and writes; nobody could keep it from that.
  * @module
  */
 import type { Event, EventOf } from "./history.ts";
 
-/** A tenure of an older program that began in a lower epoch than one before. */
+/** A tenure of an older program that began in a lower epoch than one before, or in the same. */
 export interface Regression {
   readonly store: string;
   readonly node: string;
@@ -36,7 +36,7 @@ export function findRegressions(
     const before = newest.get(store);
     // An epoch of 0 says that the older program does not know it yet.
     const begins = event.kind === "tenure" && !event.closed && epoch > 0;
-    const back = before !== undefined && epoch < before.epoch && node !== before.node;
+    const back = before !== undefined && epoch <= before.epoch && node !== before.node;
     if (begins && back && touched && older.includes(node)) {
       found.push({ store, node, epoch, t, before });
     }

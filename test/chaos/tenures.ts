@@ -40,6 +40,7 @@ function findShared(known: readonly (Tenure | Grant)[], exemptions: Exemptions):
     const owner = owners.get(key) ?? node;
     owners.set(key, owner);
     if (owner === node || exemptions.cover(t, [owner, node])) return [];
+    if (exemptions.isBehind({ store, node, epoch })) return [];
     return [epochViolation(t, `store ${store}: ${node} had epoch ${epoch}, which was ${owner}'s`)];
   });
 }
