@@ -117,10 +117,14 @@ export class Engine {
   /** The TTL is known, or another. */
   setTtl(ttlMs: number): void {
     this.ttlKnown = true;
-    const { connected, downReason } = this.#context;
-    this.#context = { ...this.#contextOf(ttlMs, connected), downReason };
+    this.#renewContext(ttlMs);
     const nowMs = this.#ports.clock.bootMs();
     for (const slot of this.slots.values()) this.#tally.note(slot, nowMs, this.#context);
+  }
+
+  #renewContext(ttlMs: number): void {
+    const { connected, downReason } = this.#context;
+    this.#context = { ...this.#contextOf(ttlMs, connected), downReason };
   }
 
   #contextOf(ttlMs: number, connected: boolean): LeaseContext {
@@ -148,8 +152,7 @@ export class Engine {
    */
   bucketRemade(): void {
     this.#remadeAtMs = this.#ports.clock.bootMs();
-    const remadeUntilMs = this.#remadeAtMs + 2 * this.#context.timing.ttlMs;
-    this.#context = { ...this.#context, remadeUntilMs };
+    this.#renewContext(this.#context.timing.ttlMs);
     for (const slot of this.slots.values()) slot.heard = null;
   }
 

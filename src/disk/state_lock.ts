@@ -15,6 +15,7 @@ import {
   writeSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
+import { otherWriter } from "../sys/directory.ts";
 import { codeOf, reasonOf } from "../sys/errno.ts";
 import { factsOf, isNamedBy } from "../sys/file.ts";
 import { tryFlock } from "../sys/flock.ts";
@@ -118,14 +119,15 @@ function refuseIfOthersWrite(directory: string): void {
   if (!stat.isDirectory()) return; // refused with the reason when its lock is made
   const own = process.geteuid!();
   const cannot = `Cannot use state directory ${directory}`;
-  if (stat.uid !== own && stat.uid !== 0) {
+  const writer = otherWriter(stat, own);
+  if (writer === "owner") {
     throw new StateDirError(
       `${cannot}: it belongs to uid ${stat.uid}, who could change what this agent has to know; it ` +
         `must belong to root or to uid ${own}: chown it, or choose another with --state-dir`,
       {},
     );
   }
-  if ((stat.mode & 0o002) !== 0) {
+  if (writer === "everybody") {
     throw new StateDirError(
       `${cannot}: everybody may write to it, and could change what this agent has to know; ` +
         `chmod o-w ${directory}`,

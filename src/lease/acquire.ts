@@ -16,7 +16,6 @@ import {
 } from "./foreign.ts";
 import type {
   Acquiring,
-  Claim,
   Common,
   Foreign,
   Found,
@@ -28,6 +27,7 @@ import type {
   LeaseState,
   Ours,
 } from "./state.ts";
+import { attempt } from "./attempt.ts";
 import { renewalDueMs } from "./timing.ts";
 
 /** Tries after which a create refused without a visible entry waits a retry interval. */
@@ -71,59 +71,21 @@ export function idle(
 export function claimEntry(
   from: Common,
   nowMs: number,
-  target: {
-    expect: number;
-    claim: Claim;
-    known?: Foreign | null;
-    puzzles?: number;
-    puzzledAtMs?: number;
-    eager?: number;
-    heirOf?: string | null;
-  },
+  target:
+    & Pick<Acquiring, "expect" | "claim">
+    & Partial<Pick<Acquiring, "known" | "puzzles" | "puzzledAtMs" | "eager" | "heirOf">>,
   out: LeaseOutput[],
 ): Acquiring {
-  const seq = from.seq + 1;
-  out.push({ type: "put_entry", seq, expect: target.expect });
-  return {
-    phase: "acquiring",
-    step: "put",
-    seq,
-    graceUntilMs: from.graceUntilMs,
-    stranger: from.stranger,
-    seen: from.seen,
-    claim: target.claim,
-    expect: target.expect,
-    sentAtMs: nowMs,
-    known: target.known ?? null,
-    puzzles: target.puzzles ?? 0,
-    puzzledAtMs: target.puzzledAtMs ?? 0,
-    eager: target.eager ?? 0,
-    found: null,
-    heirOf: target.heirOf ?? null,
-  };
+  const begun = attempt(from, "put");
+  out.push({ type: "put_entry", seq: begun.seq, expect: target.expect });
+  return { ...begun, ...target, sentAtMs: nowMs };
 }
 
 /** Asks who holds it, without wishing to be the one. */
 function lookUp(from: Idle | Foreign, out: LeaseOutput[]): Acquiring {
-  const seq = from.seq + 1;
-  out.push({ type: "read_entry", seq });
-  return {
-    phase: "acquiring",
-    step: "look",
-    seq,
-    graceUntilMs: from.graceUntilMs,
-    stranger: from.stranger,
-    seen: from.seen,
-    claim: "create",
-    expect: from.phase === "idle" ? from.expect : 0,
-    sentAtMs: 0,
-    known: from.phase === "foreign" ? from : null,
-    puzzles: 0,
-    puzzledAtMs: 0,
-    eager: 0,
-    found: null,
-    heirOf: null,
-  };
+  const begun = attempt(from, "look");
+  out.push({ type: "read_entry", seq: begun.seq });
+  return from.phase === "idle" ? { ...begun, expect: from.expect } : { ...begun, known: from };
 }
 
 /** A store that is not ours, and somebody wants it. */

@@ -2,6 +2,7 @@
  * A store that another node holds: who it is, and when to try again.
  * @module
  */
+import { attempt } from "./attempt.ts";
 import type { Holder } from "./errors.ts";
 import type {
   Acquiring,
@@ -41,27 +42,11 @@ export function exploreForeign(
   past: { known: Foreign | null; eager: number },
   out: LeaseOutput[],
 ): Acquiring {
-  const seq = from.seq + 1;
+  const begun = attempt(from, "tenure");
   const stranger = found.incarnation === null;
   if (stranger && !from.stranger) out.push({ type: "remember_stranger" });
-  out.push({ type: "read_tenure", seq });
-  return {
-    phase: "acquiring",
-    step: "tenure",
-    seq,
-    graceUntilMs: from.graceUntilMs,
-    stranger: from.stranger || stranger,
-    seen: true,
-    claim: "create",
-    expect: 0,
-    sentAtMs: 0,
-    known: past.known,
-    puzzles: 0,
-    puzzledAtMs: 0,
-    eager: past.eager,
-    found,
-    heirOf: null,
-  };
+  out.push({ type: "read_tenure", seq: begun.seq });
+  return { ...begun, ...past, stranger: from.stranger || stranger, seen: true, found };
 }
 
 /** The foreign entry is explained as far as it can be. */

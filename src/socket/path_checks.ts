@@ -4,6 +4,7 @@
  */
 import { lstatSync, type Stats, statSync } from "node:fs";
 import { connect } from "node:net";
+import { otherWriter } from "../sys/directory.ts";
 import { descriptorOf } from "./handle.ts";
 import type { Peer } from "./peers.ts";
 
@@ -69,14 +70,15 @@ export function checkDirectory(directory: string): void {
   }
   if (!stats.isDirectory()) throw new SocketError(`Cannot listen in ${directory}: not a directory`);
   const own = process.getuid!();
-  if (stats.uid !== own && stats.uid !== 0) {
+  const writer = otherWriter(stats, own);
+  if (writer === "owner") {
     throw new SocketError(
       `Cannot listen in ${directory}: it belongs to user ${stats.uid}, who could replace the ` +
         `socket; it must belong to root or to user ${own}`,
     );
   }
-  const openToAll = (stats.mode & 0o002) !== 0 && (stats.mode & 0o1000) === 0;
-  if (openToAll) {
+  const isSticky = (stats.mode & 0o1000) !== 0;
+  if (writer === "everybody" && !isSticky) {
     throw new SocketError(
       `Cannot listen in ${directory}: everybody may write to it and could replace the socket; ` +
         `chmod o-w ${directory}`,
