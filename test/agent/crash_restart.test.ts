@@ -7,11 +7,12 @@ import { join } from "node:path";
 import { openSocket } from "../../src/client/connect.ts";
 import { requestLocked } from "../../src/cli/guard/locked_grant.ts";
 import { python } from "../support/child.ts";
-import { again, fleet, guardOne, isRunning, SharedLog } from "../support/fleet.ts";
+import { again, fleet, guardOne, SharedLog } from "../support/fleet.ts";
 import { faultsOf } from "../support/kill_storm.ts";
 import { NatsServer } from "../support/nats.ts";
 import { type RealAgent, refusal, runClient } from "../support/real_agent.ts";
 import { reap } from "../support/reaper.ts";
+import { isRunning } from "../support/running.ts";
 import { until } from "../support/wait.ts";
 
 let server: NatsServer;

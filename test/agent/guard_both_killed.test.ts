@@ -2,10 +2,11 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { fleet, type Guarded, guardOne, isRunning } from "../support/fleet.ts";
+import { fleet, type Guarded, guardOne } from "../support/fleet.ts";
 import { NatsServer } from "../support/nats.ts";
 import { type RealAgent, runClient } from "../support/real_agent.ts";
 import { reap } from "../support/reaper.ts";
+import { isRunning } from "../support/running.ts";
 import { until } from "../support/wait.ts";
 
 const TTL_MS = 3_000;

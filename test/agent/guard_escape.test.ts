@@ -3,13 +3,14 @@
  * and their parents end with the lease all the same, because they still have the lock.
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, readFileSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fleet, isRunning } from "../support/fleet.ts";
+import { fleet } from "../support/fleet.ts";
 import { NatsServer } from "../support/nats.ts";
 import { AGENT, type RealAgent, runClient } from "../support/real_agent.ts";
 import { reap, reapDir } from "../support/reaper.ts";
+import { isRunning, pidIn } from "../support/running.ts";
 import { until } from "../support/wait.ts";
 
 const TTL_MS = 3_000;
@@ -45,9 +46,8 @@ function scratch(): string {
   return join(dir, "pid");
 }
 
-async function pidIn(path: string): Promise<number> {
-  await until("it has left", () => existsSync(path));
-  const pid = Number(readFileSync(path, "utf8"));
+async function startedIn(path: string): Promise<number> {
+  const pid = await pidIn(path);
   reap(pid);
   return pid;
 }
@@ -64,7 +64,7 @@ asRoot("a process that left all but the lock is ended by the watchdog alone", as
   await using alpha = await fleet(server.url, TTL_MS)("alpha");
   const path = scratch();
   const guard = guardWithoutCgroup(alpha, escape(path));
-  const pid = await pidIn(path);
+  const pid = await startedIn(path);
   guard.kill("SIGKILL");
   await until("the watchdog ended it", () => !isRunning(pid), TTL_MS + 5_000);
   // The agent has the lock, too, and lives.
@@ -78,7 +78,7 @@ asRoot(
     await using alpha = await fleet(server.url, TTL_MS)("alpha");
     const path = scratch();
     const guard = guardWithoutCgroup(alpha, escape(path));
-    const pid = await pidIn(path);
+    const pid = await startedIn(path);
     server.freeze();
     expect(await guard.exited).toBe(79);
     expect(isRunning(pid)).toBe(false);
@@ -93,9 +93,9 @@ asRoot("a guard that ends leaves the commands alone with which it shared the loc
     `trap "" TERM; echo $$ > ${path}.tmp; mv ${path}.tmp ${path}; 
     while :; do sleep 0.05; done`;
   const guard = guardWithoutCgroup(alpha, write(mine), ["--shared"]);
-  const pid = await pidIn(mine);
+  const pid = await startedIn(mine);
   const other = guardWithoutCgroup(alpha, write(others), ["--shared"]);
-  const theirs = await pidIn(others);
+  const theirs = await startedIn(others);
   guard.kill("SIGKILL");
   await until("the watchdog ended what it guarded", () => !isRunning(pid), TTL_MS + 5_000);
   // Long enough for its last look at all processes.

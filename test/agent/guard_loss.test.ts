@@ -6,11 +6,12 @@ import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { tmpdir } from "node:os";
 import { cgroupProblem } from "../../src/sys/cgroup.ts";
-import { again, fleet, guardOne, isRunning, notificationsOf, SharedLog } from "../support/fleet.ts";
+import { again, fleet, guardOne, notificationsOf, SharedLog } from "../support/fleet.ts";
 import { faultsOf } from "../support/kill_storm.ts";
 import { NatsServer } from "../support/nats.ts";
 import { AGENT, refusal, runClient } from "../support/real_agent.ts";
 import { reapDir } from "../support/reaper.ts";
+import { isRunning } from "../support/running.ts";
 import { until } from "../support/wait.ts";
 
 const TTL_MS = 3_000;

@@ -7,11 +7,12 @@ import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { bootTimeMs } from "../../src/sys/boot_time.ts";
-import { fleet, guardOne, isRunning } from "../support/fleet.ts";
+import { fleet, guardOne } from "../support/fleet.ts";
 import { freezeProcess } from "../support/freeze.ts";
 import { NatsServer } from "../support/nats.ts";
 import type { RealAgent } from "../support/real_agent.ts";
 import { reapDir } from "../support/reaper.ts";
+import { isRunning } from "../support/running.ts";
 import { until } from "../support/wait.ts";
 
 /** A third of it lies between asking and killing: time enough to renew the lease in. */

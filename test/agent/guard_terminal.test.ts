@@ -2,9 +2,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { fleet, guardOne, isRunning } from "../support/fleet.ts";
+import { fleet, guardOne } from "../support/fleet.ts";
 import { NatsServer } from "../support/nats.ts";
 import { AGENT, type RealAgent, runClient } from "../support/real_agent.ts";
+import { isRunning } from "../support/running.ts";
 import { onTerminal, PROMPT, SHELL, type Step } from "../support/terminal.ts";
 import { until } from "../support/wait.ts";
 

@@ -16,9 +16,10 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import type { Connection } from "../../src/client/mod.ts";
-import { fleet, guardOne, isRunning } from "../support/fleet.ts";
+import { fleet, guardOne } from "../support/fleet.ts";
 import { NatsServer } from "../support/nats.ts";
 import { type RealAgent, refusal, runClient } from "../support/real_agent.ts";
+import { isRunning } from "../support/running.ts";
 import { noSmallDisk, smallDisk } from "../support/small_disk.ts";
 import { until } from "../support/wait.ts";
 

@@ -1,6 +1,6 @@
 /** Whatever ends a client, or its process: what writes under its grants has ended before others write. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { connect as connectSocket, createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
 import {
@@ -15,6 +15,7 @@ import { freezeProcess } from "../support/freeze.ts";
 import { NatsServer } from "../support/nats.ts";
 import { AGENT, RealAgent } from "../support/real_agent.ts";
 import { reap } from "../support/reaper.ts";
+import { isRunning, pidIn } from "../support/running.ts";
 import { tempDir } from "../support/temp_dir.ts";
 import { until } from "../support/wait.ts";
 
@@ -48,14 +49,6 @@ function newStore(): string {
   return store;
 }
 
-function isAlive(pid: number): boolean {
-  try {
-    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-  } catch {
-    return false;
-  }
-}
-
 /** A program that does not heed SIGTERM, and tells its number when it is that far. */
 function stubborn(file: string): string {
   return `trap '' TERM; echo $$ >${file}.new; mv ${file}.new ${file}; while :; do sleep 0.05; done`;
@@ -65,11 +58,8 @@ function shell(killAfterMs: number): ZitCli {
   return new ZitCli({ executable: "/bin/sh", prefix: () => ["-c"], killAfterMs });
 }
 
-async function pidIn(file: string): Promise<number> {
-  const pid = await until(
-    `a pid is in ${file}`,
-    () => existsSync(file) && Number(readFileSync(file, "utf8")) || undefined,
-  );
+async function startedIn(file: string): Promise<number> {
+  const pid = await pidIn(file);
   reap(pid);
   return pid;
 }
@@ -91,7 +81,7 @@ async function running(client: Client, store: string, passLock?: false, killAfte
       (token) => shell(killAfterMs).write(token, store, [stubborn(file)]),
     ),
   );
-  return { end, pid: await pidIn(file) };
+  return { end, pid: await startedIn(file) };
 }
 
 describe("close() while write() runs", () => {
@@ -102,10 +92,10 @@ describe("close() while write() runs", () => {
       const client = await connect({ socket: alpha.socket, passLock: AGENT });
       await using other = await connect({ socket: alpha.socket });
       const { end, pid } = await running(client, store, passLock);
-      const next = other.guard(store, { waitMs: PATIENCE_MS }, () => isAlive(pid));
-      expect(isAlive(pid)).toBe(true);
+      const next = other.guard(store, { waitMs: PATIENCE_MS }, () => isRunning(pid));
+      expect(isRunning(pid)).toBe(true);
       await client.close();
-      expect(isAlive(pid)).toBe(false);
+      expect(isRunning(pid)).toBe(false);
       expect(await end).toBeInstanceOf(LostError);
       expect(String(await end)).toContain("this client was closed");
       expect(await next).toBe(false);
@@ -120,7 +110,7 @@ describe("close() while write() runs", () => {
     await using other = await connect({ socket: beta.socket });
     const { end, pid } = await running(client, store);
     const wait = { waitMs: PATIENCE_MS, waitLease: true };
-    const next = other.guard(store, wait, () => isAlive(pid));
+    const next = other.guard(store, wait, () => isRunning(pid));
     const closing = client.close();
     await admin.stepdown({ store });
     await closing;
@@ -185,7 +175,7 @@ describe("close() while write() runs", () => {
     freezeProcess(host.pid);
     try {
       await client.close();
-      expect(isAlive(pid)).toBe(false);
+      expect(isRunning(pid)).toBe(false);
       expect(await end).toBeInstanceOf(LostError);
     } finally {
       host.signal("SIGCONT");
@@ -240,7 +230,7 @@ describe("a connection that the client gives up by itself", () => {
     await using client = await connect({ socket: proxy.path, passLock: false });
     await using other = await connect({ socket: alpha.socket });
     const { end, pid } = await running(client, store);
-    const next = other.guard(store, { waitMs: PATIENCE_MS }, () => isAlive(pid));
+    const next = other.guard(store, { waitMs: PATIENCE_MS }, () => isRunning(pid));
     proxy.say(text);
     expect(await end).toBeInstanceOf(LostError);
     expect(await next).toBe(false);
@@ -256,9 +246,9 @@ describe("a connection that the client gives up by itself", () => {
     const { end, pid } = await running(client, store, undefined, PATIENCE_MS);
     proxy.say("nonsense\n");
     await until("it is given up", async () => await client.held(store).catch(() => false));
-    expect(isAlive(pid)).toBe(true);
+    expect(isRunning(pid)).toBe(true);
     await client.close();
-    expect(isAlive(pid)).toBe(false);
+    expect(isRunning(pid)).toBe(false);
     expect(await end).toBeInstanceOf(LostError);
   }, PATIENCE_MS);
 });
@@ -275,7 +265,7 @@ async function caller(store: string, passLock: string | false) {
   `;
   const child = Bun.spawn([process.execPath, "-e", program], { stdin: "ignore" });
   reap(child.pid);
-  const pid = await pidIn(file);
+  const pid = await startedIn(file);
   const watchdog = readdirSync("/proc").filter((each) => /^\d+$/.test(each)).map(Number).find(
     (each) => each !== pid && parentOf(each) === child.pid,
   )!;
@@ -303,8 +293,8 @@ describe("the end of the process that runs the guard", () => {
     await child.exited;
     const busy = await failure(other.guard(store, { waitMs: 300 }, () => {}));
     expect(busy).toMatchObject({ kind: "busy" });
-    expect(isAlive(pid)).toBe(true);
-    const next = other.guard(store, { waitMs: PATIENCE_MS }, () => isAlive(pid));
+    expect(isRunning(pid)).toBe(true);
+    const next = other.guard(store, { waitMs: PATIENCE_MS }, () => isRunning(pid));
     process.kill(watchdog, "SIGCONT");
     expect(await next).toBe(false);
   }, PATIENCE_MS);
@@ -320,9 +310,9 @@ describe("the end of the process that runs the guard", () => {
     expect(await admin.stepdown({ store })).toMatchObject({ released: 0, remaining: 1 });
     expect(await failure(other.guard(store, { waitMs: 0 }, () => {})))
       .toMatchObject({ kind: "not_holder" });
-    expect(isAlive(pid)).toBe(true);
+    expect(isRunning(pid)).toBe(true);
     const wait = { waitMs: PATIENCE_MS, waitLease: true };
-    const next = other.guard(store, wait, () => isAlive(pid));
+    const next = other.guard(store, wait, () => isRunning(pid));
     process.kill(watchdog, "SIGCONT");
     expect(await next).toBe(false);
   }, PATIENCE_MS);
@@ -336,9 +326,9 @@ describe("the end of the process that runs the guard", () => {
       freezeProcess(watchdog);
       child.kill("SIGKILL");
       await child.exited;
-      expect(await other.guard(store, { waitMs: PATIENCE_MS }, () => isAlive(pid))).toBe(true);
+      expect(await other.guard(store, { waitMs: PATIENCE_MS }, () => isRunning(pid))).toBe(true);
       process.kill(watchdog, "SIGCONT");
-      await until("it is killed", () => !isAlive(pid));
+      await until("it is killed", () => !isRunning(pid));
     },
     PATIENCE_MS,
   );

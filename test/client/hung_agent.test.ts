@@ -17,6 +17,7 @@ import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { freezeProcess } from "../support/freeze.ts";
 import { NatsServer } from "../support/nats.ts";
 import { AGENT, RealAgent } from "../support/real_agent.ts";
+import { isRunning } from "../support/running.ts";
 import { until } from "../support/wait.ts";
 
 const TTL_MS = 3_000;
@@ -63,14 +64,6 @@ function aborted(signal: AbortSignal): Promise<unknown> {
     if (signal.aborted) resolve(signal.reason);
     else signal.addEventListener("abort", () => resolve(signal.reason), { once: true });
   });
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-  } catch {
-    return false;
-  }
 }
 
 describe("while the agent stands still", () => {
@@ -176,7 +169,7 @@ describe("while the agent stands still", () => {
         expect(killed).toBeInstanceOf(LostError);
         // It is not held up until killAfterMs.
         expect(bootTimeMs()).toBeLessThan(deadlineMs + 20_000);
-        expect(readFileSync(pids, "utf8").trim().split(" ").map(Number).filter(isAlive)).toEqual(
+        expect(readFileSync(pids, "utf8").trim().split(" ").map(Number).filter(isRunning)).toEqual(
           [],
         );
         throw killed;

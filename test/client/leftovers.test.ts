@@ -1,6 +1,6 @@
 /** What a write starts in its process group ends with the guard, and starting it leaves nothing behind. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import {
   type Client,
@@ -14,6 +14,7 @@ import { freezeProcess } from "../support/freeze.ts";
 import { NatsServer } from "../support/nats.ts";
 import { AGENT, RealAgent } from "../support/real_agent.ts";
 import { reap } from "../support/reaper.ts";
+import { isRunning, pidIn } from "../support/running.ts";
 import { tempDir } from "../support/temp_dir.ts";
 import { until } from "../support/wait.ts";
 
@@ -53,24 +54,13 @@ function shell(killAfterMs: number): ZitCli {
   return new ZitCli({ executable: "/bin/sh", prefix: () => ["-c"], killAfterMs });
 }
 
-function isAlive(pid: number): boolean {
-  try {
-    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-  } catch {
-    return false;
-  }
-}
-
 /** A file to which a script writes the number of a process. */
 function pidFile(): string {
   return join(directory.path, `pid-${++count}`);
 }
 
-async function pidIn(file: string): Promise<number> {
-  const pid = await until(
-    `a pid is in ${file}`,
-    () => existsSync(file) && Number(readFileSync(file, "utf8")) || undefined,
-  );
+async function startedIn(file: string): Promise<number> {
+  const pid = await pidIn(file);
   started.push(pid);
   return pid;
 }
@@ -99,11 +89,11 @@ describe("a process that write() leaves behind in its group", () => {
     const first = agent.guard("one", options, async (token) => {
       const { status } = await shell(300).write(token, "one", [leaving(file, trap)]);
       expect(status).toBe(0);
-      pid = await pidIn(file);
-      wasAlive = isAlive(pid);
+      pid = await startedIn(file);
+      wasAlive = isRunning(pid);
     });
     await until("the first has its grant", () => existsSync(file));
-    await agent.guard("one", { waitMs: PATIENCE_MS }, () => void (overlapped = isAlive(pid)));
+    await agent.guard("one", { waitMs: PATIENCE_MS }, () => void (overlapped = isRunning(pid)));
     await first;
     expect(wasAlive).toBe(true);
     expect(existsSync(`${file}.asked`)).toBe(true);
@@ -115,10 +105,10 @@ describe("a process that write() leaves behind in its group", () => {
     const control = new AbortController();
     await agent.guard("one", { signal: control.signal }, async (token) => {
       await shell(200).write(token, "one", [leaving(file, ":")]);
-      const pid = await pidIn(file);
-      expect(isAlive(pid)).toBe(true);
+      const pid = await startedIn(file);
+      expect(isRunning(pid)).toBe(true);
       control.abort();
-      await until("it is killed", () => !isAlive(pid));
+      await until("it is killed", () => !isRunning(pid));
       expect(existsSync(`${file}.asked`)).toBe(true);
     });
   }, PATIENCE_MS);
@@ -133,7 +123,7 @@ describe("a process that write() leaves behind in its group", () => {
     let [pid, wasAsked] = [0, false];
     await client.guard("one", { waitMs: 10_000 }, async (token) => {
       await shell(PATIENCE_MS).write(token, "one", [leaving(file, ":")]);
-      pid = await pidIn(file);
+      pid = await startedIn(file);
       freezeProcess(alpha.pid);
       wasAsked = await until("it is asked to end", () => existsSync(`${file}.asked`));
       await until("the deadline", () => !token.live);
@@ -141,7 +131,7 @@ describe("a process that write() leaves behind in its group", () => {
     alpha.signal("SIGCONT");
     expect(wasAsked).toBe(true);
     // The guard did not end before that.
-    expect(isAlive(pid)).toBe(false);
+    expect(isRunning(pid)).toBe(false);
   }, PATIENCE_MS);
 
   test("does not outlive the process that runs the guard", async () => {
@@ -159,18 +149,18 @@ describe("a process that write() leaves behind in its group", () => {
     const child = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe" });
     reap(child.pid);
     await child.stdout.getReader().read();
-    const pid = await pidIn(file);
-    expect(isAlive(pid)).toBe(true);
+    const pid = await startedIn(file);
+    expect(isRunning(pid)).toBe(true);
     child.kill("SIGKILL");
-    await until("it is killed", () => !isAlive(pid));
+    await until("it is killed", () => !isRunning(pid));
   }, PATIENCE_MS);
 
   test("lives on where there is no lease", async () => {
     const file = pidFile();
     await shell(100).write(unguarded("a test of leftovers"), "one", [leaving(file)]);
-    const pid = await pidIn(file);
+    const pid = await startedIn(file);
     await agent.guard("one", {}, () => {});
-    expect(isAlive(pid)).toBe(true);
+    expect(isRunning(pid)).toBe(true);
     expect(existsSync(`${file}.asked`)).toBe(false);
   }, PATIENCE_MS);
 });
@@ -182,10 +172,10 @@ test("write() that nobody waits for has ended before the next guard begins", asy
   const first = agent.guard("one", {}, async (token) => {
     const script = `trap '' TERM; echo $$ >${file}; while :; do sleep 0.05; done`;
     run = failure(shell(300).write(token, "one", [script]));
-    pid = await pidIn(file);
+    pid = await startedIn(file);
   });
   await until("the first has its grant", () => existsSync(file));
-  await agent.guard("one", { waitMs: PATIENCE_MS }, () => void (overlapped = isAlive(pid)));
+  await agent.guard("one", { waitMs: PATIENCE_MS }, () => void (overlapped = isRunning(pid)));
   await first;
   expect(overlapped).toBe(false);
   expect(await run).toMatchObject({ kind: "no_token" });
@@ -200,10 +190,10 @@ test(
       const script = `setsid sh -c 'echo $$ >${file}.new; mv ${file}.new ${file}; exec sleep 600'`;
       const options = { signal: control.signal };
       const run = failure(shell(100).write(token, "one", [script], options));
-      const pid = await pidIn(file);
+      const pid = await startedIn(file);
       control.abort(new Error("enough"));
       expect(await run).toMatchObject({ message: "enough" });
-      expect(isAlive(pid)).toBe(true); // that one is not covered
+      expect(isRunning(pid)).toBe(true); // that one is not covered
     });
   },
   PATIENCE_MS,

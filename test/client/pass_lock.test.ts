@@ -22,6 +22,7 @@ import { bootTimeMs } from "../../src/sys/boot_time.ts";
 import { TestServer } from "../socket/support/server.ts";
 import { AGENT, RealAgent, refusal } from "../support/real_agent.ts";
 import { reap, reaped } from "../support/reaper.ts";
+import { isRunning, pidIn } from "../support/running.ts";
 import { tempDir } from "../support/temp_dir.ts";
 import { until } from "../support/wait.ts";
 
@@ -55,14 +56,6 @@ function isFree(lock: string): boolean {
   return Bun.spawnSync(["flock", "-n", lock, "true"]).exitCode === 0;
 }
 
-function isAlive(pid: number): boolean {
-  try {
-    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-  } catch {
-    return false;
-  }
-}
-
 /** What the descriptors of this process are of. */
 function openFiles(): string[] {
   return readdirSync("/proc/self/fd").map((fd) => {
@@ -72,14 +65,6 @@ function openFiles(): string[] {
       return ""; // that of the listing itself
     }
   });
-}
-
-/** The number that a script wrote to a file. */
-function pidIn(file: string): Promise<number> {
-  return until(
-    `a pid is in ${file}`,
-    () => existsSync(file) && Number(readFileSync(file, "utf8")) || undefined,
-  );
 }
 
 async function failure(promise: Promise<unknown>): Promise<unknown> {
@@ -233,7 +218,7 @@ describe("what write() runs under a guard", () => {
       pid = await pidIn(pidFile);
       await first.end("SIGKILL");
       await until("the client knows", () => token.signal.aborted);
-      expect(isAlive(pid)).toBe(true);
+      expect(isRunning(pid)).toBe(true);
       expect(isFree(lockOf(first, "one"))).toBe(false);
       // Nor is the next agent's guard granted beside it.
       const flags = ["--socket", first.socket];
@@ -242,7 +227,7 @@ describe("what write() runs under a guard", () => {
       const other = await connect({ socket: second.options.flags![1]! });
       const busy = await refusal(other.guard("one", {}, () => {}));
       expect(busy.kind).not.toBe("unavailable");
-      expect(isAlive(pid)).toBe(true);
+      expect(isRunning(pid)).toBe(true);
       process.kill(-pid, "SIGKILL");
       await run;
       await other.guard("one", { waitMs: 20_000 }, () => {});
@@ -273,12 +258,12 @@ describe("what write() runs under a guard", () => {
       reaped(client.pid);
       if (leaves) {
         // Nobody is left who could end it, and nobody else gets the lock.
-        expect(isAlive(pid)).toBe(true);
+        expect(isRunning(pid)).toBe(true);
         expect(isFree(lock)).toBe(false);
         process.kill(pid, "SIGKILL");
       }
       await until("the lock is free", () => isFree(lock));
-      expect(isAlive(pid)).toBe(false);
+      expect(isRunning(pid)).toBe(false);
       reaped(pid);
     },
   );
@@ -294,7 +279,7 @@ describe("what write() runs under a guard", () => {
       const pid = await pidIn(pidFile);
       await first.end("SIGKILL");
       await until("the lock is free", () => isFree(lockOf(first, "one")));
-      expect(isAlive(pid)).toBe(true);
+      expect(isRunning(pid)).toBe(true);
       process.kill(-pid, "SIGKILL");
       await run;
     }));

@@ -13,6 +13,7 @@ import {
 } from "../../src/client/mod.ts";
 import { NatsServer } from "../support/nats.ts";
 import { AGENT, RealAgent } from "../support/real_agent.ts";
+import { isRunning } from "../support/running.ts";
 import { tempDir } from "../support/temp_dir.ts";
 import { until } from "../support/wait.ts";
 
@@ -66,14 +67,6 @@ function standIn(options: { killAfterMs?: number } = {}) {
     return existsSync(file) ? readFileSync(file, "utf8").trim().split(" ").map(Number) : [];
   };
   return { cli, calls, pids };
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-  } catch {
-    return false;
-  }
 }
 
 /** Whether a stand-in's child is the program it is to be: until then a signal would be lost. */
@@ -169,7 +162,7 @@ describe("ZitCli", () => {
         const error = await run;
         expect(error).toBeInstanceOf(LostError);
         // Killed at the deadline, long before killAfterMs.
-        await until("all are gone", () => !pids().some(isAlive), 2_000);
+        await until("all are gone", () => !pids().some(isRunning), 2_000);
         throw error;
       }));
       expect(outcome).toBeInstanceOf(LostError);
@@ -187,7 +180,7 @@ describe("ZitCli", () => {
       await until("it runs", () => isSleeping(pids()));
       control.abort(new Error("enough"));
       expect(await run).toMatchObject({ message: "enough" });
-      expect(pids().some(isAlive)).toBe(false);
+      expect(pids().some(isRunning)).toBe(false);
       expect(token.live).toBe(true);
     });
   });
@@ -209,9 +202,9 @@ describe("ZitCli", () => {
     const turns = child.stdout.getReader();
     await until("it runs", () => pids().length === 2);
     for (let turn = 0; turn < 3; turn++) await turns.read();
-    expect(pids().every(isAlive)).toBe(true);
+    expect(pids().every(isRunning)).toBe(true);
     child.kill("SIGKILL");
-    await until("all are gone", () => !pids().some(isAlive));
+    await until("all are gone", () => !pids().some(isRunning));
     // The agent hears of the end by itself: whoever is next waits for that.
     await agent.guard("two", { waitMs: 20_000 }, () => {});
   });

@@ -1,12 +1,11 @@
 /** The watchdog is fed only while the loop that renews leases advances. */
 import { expect, test } from "bun:test";
-import { Agent } from "../../src/agent/agent.ts";
-import type { AgentPorts } from "../../src/agent/types.ts";
+import type { Agent } from "../../src/agent/agent.ts";
 import { feedWatchdog } from "../../src/daemon/heartbeat.ts";
 import type { Timers } from "../../src/ports/clock.ts";
 import { openNotifier } from "../../src/service/notify.ts";
-import { StandaloneCoordinator } from "../../src/standalone/coordinator.ts";
 import { ServiceManager } from "../support/manager.ts";
+import { plainAgent } from "../support/plain_agent.ts";
 import { plainClock, plainTimers } from "../support/plain_clock.ts";
 import { until } from "../support/wait.ts";
 
@@ -29,49 +28,12 @@ class StallingTimers implements Timers {
 }
 
 function agentOn(timers: Timers): Agent {
-  const nothing = () => null;
-  const ports: AgentPorts = {
-    clock: plainClock,
-    timers,
-    coordinator: new StandaloneCoordinator({
-      node: "a",
-      incarnation: "a1",
-      address: null,
-      epochOnDisk: () => 0,
-    }),
-    locks: { lock: () => () => {}, path: (store) => store },
-    memory: {
-      previousIncarnations: new Set(),
-      strangers: new Set(),
-      graces: new Map(),
-      problem: null,
-      clientsGone: () => true,
-      lingerUntilMs: () => 0,
-      rememberStranger: nothing,
-      forgetStranger: nothing,
-      rememberGrace: nothing,
-      forgetGrace: nothing,
-      beginGrant() {},
-      secureGrant: nothing,
-      tryJournal: nothing,
-      endGrant() {},
-    },
-    newToken: () => "token",
-    observer: { note() {}, guarded() {}, grantLost() {}, problem() {} },
+  const time = {
+    bootMs: () => plainClock.bootMs(),
+    wallMs: () => plainClock.wallMs(),
+    after: timers.after.bind(timers),
   };
-  const agent = new Agent({
-    node: "a",
-    incarnation: "a1",
-    address: null,
-    drainMs: 0,
-    maxWaiters: 1,
-    maxGrants: 1,
-    maxLocks: 1,
-    standalone: "a test",
-  }, ports);
-  agent.setTtl(300);
-  agent.setConnected(true);
-  return agent;
+  return plainAgent(time, { ttlMs: 300 });
 }
 
 test("feedWatchdog() stops when the renewal loop stalls, and goes on with it (iceberg#2034)", async () => {

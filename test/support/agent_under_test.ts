@@ -150,15 +150,6 @@ export function untilLine(path: string): Promise<string> {
   });
 }
 
-/** Whether a process runs: exists, and is no more than waiting to be reaped. */
-export function isRunning(pid: number): boolean {
-  try {
-    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-  } catch {
-    return false;
-  }
-}
-
 async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let text = "";

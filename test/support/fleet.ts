@@ -116,13 +116,3 @@ export function notificationsOf(client: Connection): { method: string; params: o
   client.onNotification((notification) => void seen.push(notification));
   return seen;
 }
-
-/** Whether a process of that number runs, a zombie not counted. */
-export function isRunning(pid: number): boolean {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-    return !/^[ZX]/.test(stat.slice(stat.lastIndexOf(")") + 2));
-  } catch {
-    return false;
-  }
-}

@@ -4,15 +4,9 @@ import { existsSync, openSync, readFileSync } from "node:fs";
 import { bootTimeMs } from "../../../src/sys/boot_time.ts";
 import { processStartTime } from "../../../src/sys/proc.ts";
 import { tryFlock } from "../../../src/sys/flock.ts";
-import {
-  AGENT,
-  FakeAgent,
-  finish,
-  isRunning,
-  until,
-  untilLine,
-} from "../../support/agent_under_test.ts";
+import { AGENT, FakeAgent, finish, until, untilLine } from "../../support/agent_under_test.ts";
 import { freezeProcess } from "../../support/freeze.ts";
+import { isRunning } from "../../support/running.ts";
 
 const TTL_MS = 1_500;
 /** SIGKILL is sent at the deadline; a busy machine may take this long to carry it out. */

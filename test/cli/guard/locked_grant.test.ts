@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { requestLocked } from "../../../src/cli/guard/locked_grant.ts";
 import { openSocket } from "../../../src/client/connect.ts";
 import { python } from "../../support/child.ts";
-import { isRunning } from "../../support/fleet.ts";
+import { isRunning } from "../../support/running.ts";
 import { refusal } from "../../support/real_agent.ts";
 import { tempDir } from "../../support/temp_dir.ts";
 
