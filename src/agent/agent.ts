@@ -11,6 +11,7 @@ import * as refuse from "../lease/refusals.ts";
 import type { LeaseContext } from "../lease/state.ts";
 import type { Store } from "../lease/store.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
+import type { BucketsSeen } from "../ports/coordinator.ts";
 import { Asking } from "./asking.ts";
 import { Callers } from "./callers.ts";
 import { type Drained, Drains } from "./drain.ts";
@@ -103,9 +104,9 @@ export class Agent {
     this.health.report(check, reason);
   }
 
-  /** The lease bucket is not the one it was: it was deleted and made again while we ran. */
-  onBucketRemade(): void {
-    this.#engine.bucketRemade();
+  /** The buckets may be others than before, by what is known of them. */
+  onBuckets(seen: BucketsSeen): void {
+    this.#engine.bucketsSeen(seen);
   }
 
   /** A tenure record written by anybody was heard of, with its revision in the tenures bucket. */

@@ -8,6 +8,7 @@ import type { Inheritance, LeaseContext } from "../lease/state.ts";
 import { Store } from "../lease/store.ts";
 import type { StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
+import type { BucketsSeen } from "../ports/coordinator.ts";
 import { Alarm } from "./alarm.ts";
 import { type CallerEffect, World } from "./effects.ts";
 import { Pacer } from "./pacer.ts";
@@ -49,8 +50,9 @@ export class Engine {
   #pinned: ReadonlySet<string> = new Set();
   #handling = false;
   #context: LeaseContext;
-  /** When the bucket was last seen to be another one. */
+  /** When the buckets were last seen to be others, and whether they were not looked at since. */
   #remadeAtMs = -Infinity;
+  #unseen = false;
   /** When the newest event was handled. */
   #handledMs = 0;
   /** The store whose event is being handled. */
@@ -76,7 +78,7 @@ export class Engine {
       lateMs: () => this.overdueMs,
       run: (slot, what) => this.#run(slot, what === "tick" ? TICK : CONNECTED),
     });
-    this.#context = this.#contextOf(options.ttlMs ?? DEFAULT_TTL_MS, false);
+    this.#context = this.#contextOf(options.ttlMs ?? DEFAULT_TTL_MS, { connected: false });
   }
 
   /** What the stores may look at. */
@@ -117,17 +119,15 @@ export class Engine {
   /** The TTL is known, or another. */
   setTtl(ttlMs: number): void {
     this.ttlKnown = true;
-    this.#renewContext(ttlMs);
+    this.#context = this.#contextOf(ttlMs);
     const nowMs = this.#ports.clock.bootMs();
     for (const slot of this.slots.values()) this.#tally.note(slot, nowMs, this.#context);
   }
 
-  #renewContext(ttlMs: number): void {
-    const { connected, downReason } = this.#context;
-    this.#context = { ...this.#contextOf(ttlMs, connected), downReason };
-  }
-
-  #contextOf(ttlMs: number, connected: boolean): LeaseContext {
+  #contextOf(
+    ttlMs: number,
+    { connected, downReason }: { connected: boolean; downReason?: string } = this.#context,
+  ): LeaseContext {
     const { graceMs, interestMs, node, incarnation, rules = ALL_RULES } = this.#options;
     return {
       timing: timingOf({ ttlMs, graceMs, interestMs }),
@@ -135,7 +135,8 @@ export class Engine {
       incarnation,
       rules,
       connected,
-      remadeUntilMs: this.#remadeAtMs + 2 * ttlMs,
+      downReason,
+      remadeUntilMs: this.#unseen ? Infinity : this.#remadeAtMs + 2 * ttlMs,
       hasRoom: () => this.#pacer.hasRoom,
       inherits: (id) => this.#inherits(id),
     };
@@ -147,13 +148,16 @@ export class Engine {
   }
 
   /**
-   * The lease bucket was lost and made again. Whoever held by the old one believes in it for a TTL
-   * at most; twice that, because it was lost some time before it was missed.
+   * Where the buckets are others, whoever held by the old ones believes in them for a TTL at most; twice
+   * that, because they were lost some time before it was missed. Unseen ones may be others, too.
    */
-  bucketRemade(): void {
-    this.#remadeAtMs = this.#ports.clock.bootMs();
-    this.#renewContext(this.#context.timing.ttlMs);
-    for (const slot of this.slots.values()) slot.heard = null;
+  bucketsSeen(seen: BucketsSeen): void {
+    this.#unseen = seen === "unseen";
+    if (seen === "others") {
+      this.#remadeAtMs = this.#ports.clock.bootMs();
+      for (const slot of this.slots.values()) slot.heard = null;
+    }
+    this.#context = this.#contextOf(this.#context.timing.ttlMs);
   }
 
   /** The connection came up or went down: every store hears of it. */

@@ -175,9 +175,9 @@ function natsListener(
       const { ttlMs } = coordinator();
       if (ttlMs !== null) goBy(ttlMs, fault);
     },
-    onBucketRemade() {
-      log.event("warn", "bucket_remade", { message: REMADE });
-      agent().onBucketRemade();
+    onBuckets(seen) {
+      if (seen === "others") log.event("warn", "bucket_remade", { message: REMADE });
+      agent().onBuckets(seen);
     },
     onDenied(denied, news) {
       agent().health.report("permissions", denied?.message ?? null, news);

@@ -104,6 +104,11 @@ export class GrantJournal {
     return this.#grants.problem;
   }
 
+  /** Writes what could not be written before. Returns null once the journal has all, or why it has not. */
+  catchUp(): string | null {
+    return this.#grants.catchUp();
+  }
+
   /** Tries to write. Null: grants can be journaled; or why not. */
   tryWrite(): string | null {
     return this.#grants.tryWrite();

@@ -80,6 +80,11 @@ export class LogMap<V> {
     return this.#entries;
   }
 
+  /** Writes what could not be written before. Returns null once the log has all, or why it has not. */
+  catchUp(): string | null {
+    return this.#problem === null ? null : this.#rewrite();
+  }
+
   /** Why the log is behind memory, such as a full disk; null while it is not. */
   get problem(): string | null {
     return this.#problem;

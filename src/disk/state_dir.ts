@@ -35,6 +35,9 @@ const MAX_INCARNATIONS = 64;
 /** Stands for every bucket; none has a name like that. */
 const ANY = "*";
 
+/** When a bucket was made that may have been known, and is not any more. */
+const FORGOTTEN = "";
+
 /** Who opens a state directory. */
 export interface StateDirOptions {
   /** The id of this run of the agent. */
@@ -50,7 +53,7 @@ export interface StateDirOptions {
 /** What the directory's files have in common. */
 interface Log {
   readonly damage: readonly string[];
-  readonly problem: string | null;
+  catchUp(): string | null;
   close(): void;
 }
 
@@ -110,7 +113,11 @@ export class StateDir {
     this.#graces.retain((grace) => grace.boot !== boot || grace.value > nowMs);
     this.damage = held.flatMap((log) => log.damage);
     // For good: the next run could not tell any more that there was damage.
-    if (this.damage.length > 0) this.#incarnations.retain(() => false);
+    if (this.damage.length > 0) {
+      this.#incarnations.retain(() => false);
+      this.#buckets.retain(() => false);
+      this.#buckets.set(ANY, FORGOTTEN);
+    }
     const lock = options.lock.identity;
     this.previousIncarnations = new Set(
       [...this.#incarnations.entries]
@@ -147,7 +154,7 @@ export class StateDir {
 
   /**
    * Why the next agent may not find here what this one knows, or find it too soon, and what to do;
-   * null while all is well. Looks at the disk.
+   * null while all is well. Looks at the disk, and first writes what it did not take before.
    */
   get problem(): string | null {
     let lock: string | null;
@@ -157,8 +164,10 @@ export class StateDir {
       lock = unusable(this.path, error).message;
     }
     if (lock !== null) return lock;
-    const log = this.#held.map(({ problem }) => problem).find((problem) => problem !== null);
-    return log ? `the state directory is behind: ${log}; free space or restore its mode` : null;
+    const behind = this.#held.map((log) => log.catchUp()).find((why) => why !== null);
+    return behind
+      ? `the state directory is behind: ${behind}; free space or restore its mode`
+      : null;
   }
 
   /** The stores in which an older program, one that records no tenures, was seen to hold. */
@@ -221,12 +230,13 @@ export class StateDir {
 
   /** When the bucket was made, as it was remembered; null where it is not known, and "" where it may not be. */
   madeOf(bucket: string): string | null {
-    return this.#buckets.entries.get(bucket)?.value ?? (this.damage.length > 0 ? "" : null);
+    const { entries } = this.#buckets;
+    return (entries.get(bucket) ?? entries.get(ANY))?.value ?? null;
   }
 
   /** Remembers when it was made. Returns null, or why it is not on disk. */
   rememberMade(bucket: string, made: string): string | null {
-    return this.madeOf(bucket) === made ? null : this.#buckets.set(bucket, made);
+    return this.madeOf(bucket) === made ? this.#buckets.catchUp() : this.#buckets.set(bucket, made);
   }
 
   /** Leaves the directory to others. Otherwise the end of the process does. */

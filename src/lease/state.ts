@@ -273,8 +273,8 @@ export interface LeaseContext {
   readonly incarnation: string;
   readonly rules: Rules;
   /**
-   * The lease bucket was lost and made again: until then (boot clock), whoever held a store by the
-   * old one may not know. Zero or absent: it was not.
+   * The buckets were lost and made again: until then (boot clock), whoever held a store by the old ones
+   * may not know. Infinity where that is not known yet; in the past, or absent: they were not.
    */
   readonly remadeUntilMs?: number;
   /** Whether the connection is known to be up: nothing is sent while it is not. */

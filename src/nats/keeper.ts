@@ -148,7 +148,8 @@ export class Keeper {
 
   /**
    * Judges the server. A fit one is used at once where the TTL is known from before: leases that are
-   * still valid go on as soon as a write gets through, which may be before an inspection does.
+   * still valid go on as soon as a write gets through, which may be before an inspection does. Until then
+   * nobody knows whether the buckets are those of before: what was lost with them may be owed a grace.
    */
   #admit(session: Session): boolean {
     const { allowUnsafeServer = false } = this.#options;
@@ -158,7 +159,10 @@ export class Keeper {
       this.#tellFatal(error as SetupError);
       return false;
     }
-    if (this.#ttlMs !== null) this.#open(session, this.#ttlMs);
+    if (this.#ttlMs !== null) {
+      this.#listener.onBuckets("unseen");
+      this.#open(session, this.#ttlMs);
+    }
     return true;
   }
 

@@ -2,7 +2,7 @@
  * What the adapter tells the daemon besides what every coordinator tells.
  * @module
  */
-import type { CoordinatorListener } from "../ports/coordinator.ts";
+import type { BucketsSeen, CoordinatorListener } from "../ports/coordinator.ts";
 import type { Finding } from "./setup_error.ts";
 
 /** Why the coordinator cannot be used now. */
@@ -65,11 +65,11 @@ export interface NatsListener extends CoordinatorListener {
    */
   onDrift(fault: Drift | null): void;
   /**
-   * A bucket is not the one that it was: somebody deleted it, and we or somebody else made it again. The
-   * entries and records of before are gone, though those who hold by them may not know yet. Once each
-   * time; not for what was found or made first.
+   * What is known of the buckets. Told before a connection is used, and with each look at them; "others"
+   * once each time. Where they are others, entries and records of before are gone, though those who hold by
+   * them may not know yet.
    */
-  onBucketRemade(): void;
+  onBuckets(seen: BucketsSeen): void;
   /**
    * The server does not let us do what an agent has to; null: it does again. Requests that were denied
    * are unknown at once. `news`: other permissions are lacking than before.

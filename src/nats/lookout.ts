@@ -115,7 +115,7 @@ export class Lookout implements SessionHooks {
   }
 
   /**
-   * Tells where a bucket is not the one that was seen before, by this agent or one before it on this host.
+   * Tells whether the buckets are those that were seen before, by this agent or one before it on this host.
    * The new one is remembered only when what is owed for it is over: until then, an agent that is started
    * again finds the old one on its disk, and owes the same.
    */
@@ -124,10 +124,9 @@ export class Lookout implements SessionHooks {
     const made = `${leasesCreated} ${tenuresCreated}`;
     const before = this.#made;
     this.#made = made;
-    if (before !== null && before !== made) {
-      this.#otherSinceMs = clock.bootMs();
-      this.#listener.onBucketRemade();
-    }
+    const others = before !== null && before !== made;
+    if (others) this.#otherSinceMs = clock.bootMs();
+    this.#listener.onBuckets(others ? "others" : "known");
     if (clock.bootMs() >= this.#otherSinceMs + 2 * ttlMs) memory?.rememberMade(bucket, made);
   }
 

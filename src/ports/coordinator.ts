@@ -6,6 +6,12 @@
 import type { TenureRecord } from "../lease/tenure.ts";
 
 /**
+ * What is known of the buckets on a connection: it is used already, though they were not looked at yet;
+ * they are those of before, or the first; or they are others, made after those of before were lost.
+ */
+export type BucketsSeen = "unseen" | "known" | "others";
+
+/**
  * What came of a request.
  *
  * - `ok`: acknowledged.

@@ -7,6 +7,7 @@ import type { Drift, NatsListener, Problem, ReadyFacts } from "../../src/nats/li
 import type { NatsOptions } from "../../src/nats/options.ts";
 import type { Finding } from "../../src/nats/setup_error.ts";
 import type { TenureRecord } from "../../src/lease/tenure.ts";
+import type { BucketsSeen } from "../../src/ports/coordinator.ts";
 import { Client } from "../contract/coordinator.ts";
 import { plainClock, plainTimers } from "./plain_clock.ts";
 import { until } from "./wait.ts";
@@ -20,8 +21,7 @@ export class Recorder implements NatsListener {
   readonly news: boolean[] = [];
   readonly drifts: (Drift | null)[] = [];
   readonly denials: (Finding | null)[] = [];
-  /** How often a bucket was found to be another one. */
-  remade = 0;
+  readonly buckets: BucketsSeen[] = [];
   readonly tenures: { readonly store: string; readonly record: TenureRecord }[] = [];
 
   onConnection(connected: boolean): void {
@@ -40,8 +40,12 @@ export class Recorder implements NatsListener {
   onDrift(fault: Drift | null): void {
     this.drifts.push(fault);
   }
-  onBucketRemade(): void {
-    this.remade++;
+  onBuckets(seen: BucketsSeen): void {
+    this.buckets.push(seen);
+  }
+  /** How often the buckets were seen to be others. */
+  get remade(): number {
+    return this.buckets.filter((seen) => seen === "others").length;
   }
   onDenied(denied: Finding | null): void {
     this.denials.push(denied);
