@@ -7,6 +7,7 @@ import type { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
 import { type BadRequest, encodeError, encodeNotification, type Request } from "./codec.ts";
 import { RequestDecoder } from "./codec.ts";
+import type { BusyPoll } from "./busy_poll.ts";
 import type { Caller, Dispatcher } from "./dispatch.ts";
 import { hungUp } from "./handle.ts";
 import type { PassedLock } from "./handlers.ts";
@@ -25,6 +26,8 @@ export interface ConnectionOptions {
   readonly maxInFlight: number;
   /** Shared by all connections of the server. */
   readonly turns: Turns;
+  /** Shared alike. */
+  readonly busyPoll: BusyPoll;
   /** Told of faults of callbacks; must not throw. */
   readonly onError: (error: Error) => void;
   /** Told once when the connection is closed, never from within a call of a method here. */
@@ -40,11 +43,14 @@ export class Connection implements Caller {
   readonly #dispatcher: Dispatcher;
   readonly #maxInFlight: number;
   readonly #turns: Turns;
+  readonly #busyPoll: BusyPoll;
   readonly #onError: (error: Error) => void;
   readonly #decoder = new RequestDecoder();
   readonly #output: Output;
   readonly #waiting: (() => void)[] = [];
   #inFlight = 0;
+  /** Whether a handler runs: an answer that it gives at once was not waited for. */
+  #taking = false;
   /** Whether requests are left untaken: because of those in flight, of unread answers, of others' turns. */
   #held = false;
   #awaitsTurn = false;
@@ -59,6 +65,7 @@ export class Connection implements Caller {
     this.#dispatcher = options.dispatcher;
     this.#maxInFlight = options.maxInFlight;
     this.#turns = options.turns;
+    this.#busyPoll = options.busyPoll;
     this.#onError = options.onError;
     this.#output = new Output(socket, {
       sendWithFd: options.sendWithFd,
@@ -99,6 +106,7 @@ export class Connection implements Caller {
 
   answer(line: string | null, lock?: PassedLock): void {
     this.#inFlight--;
+    if (!this.#taking) this.#busyPoll.answered();
     if (line !== null) {
       if (lock === undefined) this.#output.send(line);
       else this.#output.sendWithDescriptor(line, lock);
@@ -171,8 +179,11 @@ export class Connection implements Caller {
       this.#output.send(encodeError(request.id, request.error));
       return;
     }
-    this.#inFlight++;
+    const before = this.#inFlight++;
+    this.#taking = true;
     this.#dispatcher.run(request, this);
+    this.#taking = false;
+    if (this.#inFlight > before) this.#busyPoll.awaitAnswer();
   }
 
   /** Lets the kernel hold the client back while requests are left untaken here. */

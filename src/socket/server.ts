@@ -8,6 +8,7 @@ import type { Refusal } from "../lease/errors.ts";
 import { type BoundPath, listenOnDescriptor, listenOnPath } from "./bind.ts";
 import { encodeError, NO_ID } from "./codec.ts";
 import { Connection } from "./connection.ts";
+import { BusyPoll } from "./busy_poll.ts";
 import { connectionLimit, turnedAwayLimit } from "./limits.ts";
 import { Dispatcher } from "./dispatch.ts";
 import { descriptorOf } from "./handle.ts";
@@ -65,6 +66,7 @@ export class SocketServer {
   readonly #server: Server;
   readonly #connections = new Set<Connection>();
   readonly #turns = new Turns();
+  readonly #busyPoll = new BusyPoll();
   /** Oldest first. */
   readonly #turnedAway = new Set<Socket>();
   readonly #maxTurnedAway: number;
@@ -166,6 +168,7 @@ export class SocketServer {
         sendWithFd: this.#options.sendWithFd,
         maxInFlight: this.#options.maxInFlight,
         turns: this.#turns,
+        busyPoll: this.#busyPoll,
         onError: this.#options.onError,
         onClose: (connection) => this.#closed(connection),
       }),
