@@ -58,7 +58,10 @@ function jsonLog(stream: Lines, { level, journal = false }: LogOptions): Log {
     formatters: { level: (label) => ({ level: label }) },
   }, stream);
   return {
-    event: (at, event, fields) => logger[at]({ event, ...rounded(fields) as LogFields }),
+    event: (at, event, fields) => {
+      // Asked before anything is made of the fields: of most events of a guard, nothing is logged.
+      if (logger.isLevelEnabled(at)) logger[at]({ event, ...rounded(fields) as LogFields });
+    },
   };
 }
 
