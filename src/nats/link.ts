@@ -23,6 +23,8 @@ const MAX_PINGS_OUT = 2;
 
 /** Where a server tells what was done to a stream; its name follows. */
 export const STREAM_ADVISORIES = "$JS.EVENT.ADVISORY.STREAM.*.";
+/** …and that it was deleted. */
+export const DELETED = STREAM_ADVISORIES.replace("*", "DELETED");
 
 /** What to dial. */
 export interface LinkOptions {
