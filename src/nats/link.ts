@@ -89,7 +89,7 @@ export class Link {
     this.transport = transport;
     this.#protocol = protocol as { connected: boolean };
     this.named = transport.server;
-    this.server = `nats://${nc.getServer()}`;
+    this.server = `${transport.isEncrypted() ? "tls" : "nats"}://${nc.getServer()}`;
     this.serverVersion = nc.info?.version ?? "unknown";
     this.down = new Promise((resolve) => (this.#end = resolve));
     this.#watch();

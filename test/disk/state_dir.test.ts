@@ -559,7 +559,7 @@ test.skipIf(noSmallDisk !== null)(
     state.journal.grant(grant);
     expect(state.journal.secure("g")).toMatch(/^Cannot write .*grants: no space left on device/);
     expect(state.journal.secure("g")).toMatch(/^Cannot write .*grants: no space left on device/);
-    expect(state.journal.problem).toMatch(/no space left on device/);
+    expect(state.journal.catchUp()).toMatch(/no space left on device/);
     state.journal.end("g");
     expect(state.journal.tryWrite()).toMatch(/^Cannot write .*grants: no space left on device/);
     expect(state.rememberStranger("a")).toMatch(
