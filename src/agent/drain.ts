@@ -15,6 +15,8 @@ export interface DrainResult {
   readonly remaining: number;
   /** Those of them that are given up, but whose entries are still there until they age out. */
   readonly aging: number;
+  /** Whether another order came meanwhile, for some of the stores at least: this one counts no more there. */
+  readonly overtaken: boolean;
 }
 
 export type Drained = (result: DrainResult) => void;
@@ -27,6 +29,8 @@ interface Stores {
 }
 
 interface Drain {
+  /** Null: every one. */
+  readonly store: string | null;
   /** Stores whose leases have not gone yet, with whether they were ours at the start. */
   readonly left: Map<Slot, boolean>;
   readonly done: Drained;
@@ -38,6 +42,7 @@ interface Drain {
   /** Stores that became known since all of them began to be drained. */
   readonly late: Slot[];
   readonly count: { released: number; aging: number; lost: number };
+  overtaken: boolean;
   cancelTimer: () => void;
 }
 
@@ -63,11 +68,17 @@ export class Drains {
    * up.
    */
   begin(store: string | null, order: DrainOrder, done: Drained): void {
+    for (const earlier of this.#all) {
+      if (store === null || earlier.store === null || earlier.store === store) {
+        earlier.overtaken = true;
+      }
+    }
     const standing = store === null ? this.stepDowns.ofEverything(order) : null;
     if (store !== null) this.stepDowns.ofOne(store);
     const slots = store === null ? [...this.#stores.slots.values()] : [this.#stores.slot(store)];
     const finishByMs = this.#ports.clock.bootMs() + this.#withinMs;
     const drain: Drain = {
+      store,
       left: new Map(slots.filter(isBusy).map((slot) => [slot, isOurs(slot)])),
       standing,
       late: [],
@@ -75,6 +86,7 @@ export class Drains {
       finishByMs,
       order,
       count: { released: 0, aging: 0, lost: 0 },
+      overtaken: false,
       cancelTimer: () => {},
     };
     this.#all.add(drain);
@@ -126,12 +138,13 @@ export class Drains {
   #finish(drain: Drain): void {
     if (!this.#all.delete(drain)) return;
     drain.cancelTimer();
-    const { order, standing, count: { released, lost } } = drain;
+    const { order, overtaken, standing, count: { released, lost } } = drain;
     const left = [...drain.left.keys()];
     // What is given up already waits for the coordinator alone.
     const aging = drain.count.aging + left.filter(isReleasing).length;
     if (standing !== null) standing.untilMs = this.#ports.clock.bootMs() + order.forMs;
-    drain.done({ released, aging, remaining: left.length + lost + drain.count.aging });
+    const remaining = left.length + lost + drain.count.aging;
+    drain.done({ released, aging, remaining, overtaken });
     for (const slot of [...left, ...drain.late]) {
       // What was ordered later is not over with what was ordered before.
       if (![...this.#all].some((later) => later.left.has(slot))) {

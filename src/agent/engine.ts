@@ -3,13 +3,12 @@
  * the events those bring, one after the other.
  * @module
  */
-import { ALL_RULES } from "../lease/rules.ts";
 import type { Inheritance, LeaseContext } from "../lease/state.ts";
 import { Store } from "../lease/store.ts";
 import type { StoreEffect, StoreEvent } from "../lease/store_events.ts";
-import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
 import type { BucketsSeen } from "../ports/coordinator.ts";
 import { Alarm } from "./alarm.ts";
+import { Context } from "./context.ts";
 import { type CallerEffect, World } from "./effects.ts";
 import { Pacer } from "./pacer.ts";
 import { newSlot, type Slot } from "./slot.ts";
@@ -39,7 +38,6 @@ export interface EngineHooks {
 export class Engine {
   readonly slots = new Map<string, Slot>();
   ttlKnown = false;
-  readonly #options: AgentOptions;
   readonly #ports: AgentPorts;
   readonly #hooks: EngineHooks;
   readonly #world: World;
@@ -49,17 +47,13 @@ export class Engine {
   readonly #tally = new Tally();
   #pinned: ReadonlySet<string> = new Set();
   #handling = false;
-  #context: LeaseContext;
-  /** When the buckets were last seen to be others, and whether they were not looked at since. */
-  #remadeAtMs = -Infinity;
-  #unseen = false;
+  readonly #context: Context;
   /** When the newest event was handled. */
   #handledMs = 0;
   /** The store whose event is being handled. */
   #current = "";
 
   constructor(options: AgentOptions, ports: AgentPorts, hooks: EngineHooks) {
-    this.#options = options;
     this.#ports = ports;
     this.#hooks = hooks;
     this.#world = new World(options, ports, (slot, event) => this.dispatch(slot, event));
@@ -69,7 +63,7 @@ export class Engine {
         return this.#handledMs;
       },
       mayWait: ({ store }, nowMs) =>
-        this.#world.inFlight >= CROWD && mayWait(store, nowMs, this.#context),
+        this.#world.inFlight >= CROWD && mayWait(store, nowMs, this.context),
       ticked: () => this.#drain(),
     });
     this.#pacer = new Pacer(ports.timers, {
@@ -78,12 +72,15 @@ export class Engine {
       lateMs: () => this.overdueMs,
       run: (slot, what) => this.#run(slot, what === "tick" ? TICK : CONNECTED),
     });
-    this.#context = this.#contextOf(options.ttlMs ?? DEFAULT_TTL_MS, { connected: false });
+    this.#context = new Context(options, {
+      hasRoom: () => this.#pacer.hasRoom,
+      inherits: (id) => this.#inherits(id),
+    });
   }
 
   /** What the stores may look at. */
   get context(): LeaseContext {
-    return this.#context;
+    return this.#context.now;
   }
 
   /** How late the most overdue store is, in milliseconds: 0 while timers are in time. */
@@ -94,7 +91,7 @@ export class Engine {
   /** Whether every hold lasts for long enough that clients may be told to count on it. */
   get mayVouch(): boolean {
     const nowMs = this.#ports.clock.bootMs();
-    return this.#tally.nearest.isFar(this.slots.values(), nowMs, this.#context);
+    return this.#tally.nearest.isFar(this.slots.values(), nowMs, this.context);
   }
 
   /** How many stores are what; `mute`: none counts as held. */
@@ -102,7 +99,7 @@ export class Engine {
     // Whoever is late to be ticked may not be any more what it was counted as.
     const counts = this.overdueMs === 0
       ? this.#tally.counts
-      : Tally.count(this.slots.values(), this.#ports.clock.bootMs(), this.#context);
+      : Tally.count(this.slots.values(), this.#ports.clock.bootMs(), this.context);
     return mute ? { ...counts, held: 0, waiting: counts.waiting + counts.held } : counts;
   }
 
@@ -110,60 +107,37 @@ export class Engine {
   get renewalOverdueMs(): number {
     const nowMs = this.#ports.clock.bootMs();
     // While disconnected, no store is ticked to be renewed, so none is noted to be late.
-    const noted = this.#context.connected && this.overdueMs === 0 && this.#world.inFlight < CROWD;
+    const noted = this.context.connected && this.overdueMs === 0 && this.#world.inFlight < CROWD;
     return noted
-      ? this.#tally.overdueMs(nowMs, this.#context)
-      : Tally.overdueMs(this.slots.values(), nowMs, this.#context);
+      ? this.#tally.overdueMs(nowMs, this.context)
+      : Tally.overdueMs(this.slots.values(), nowMs, this.context);
   }
 
   /** The TTL is known, or another. */
   setTtl(ttlMs: number): void {
     this.ttlKnown = true;
-    this.#context = this.#contextOf(ttlMs);
+    this.#context.setTtl(ttlMs);
     const nowMs = this.#ports.clock.bootMs();
-    for (const slot of this.slots.values()) this.#tally.note(slot, nowMs, this.#context);
-  }
-
-  #contextOf(
-    ttlMs: number,
-    { connected, downReason }: { connected: boolean; downReason?: string } = this.#context,
-  ): LeaseContext {
-    const { graceMs, interestMs, node, incarnation, rules = ALL_RULES } = this.#options;
-    return {
-      timing: timingOf({ ttlMs, graceMs, interestMs }),
-      node,
-      incarnation,
-      rules,
-      connected,
-      downReason,
-      remadeUntilMs: this.#unseen ? Infinity : this.#remadeAtMs + 2 * ttlMs,
-      hasRoom: () => this.#pacer.hasRoom,
-      inherits: (id) => this.#inherits(id),
-    };
+    for (const slot of this.slots.values()) this.#tally.note(slot, nowMs, this.context);
   }
 
   /** Why the coordinator cannot be used, in words for refusals. */
   setDownReason(downReason: string | undefined): void {
-    this.#context = { ...this.#context, downReason };
+    this.#context.setDownReason(downReason);
   }
 
-  /**
-   * Where the buckets are others, whoever held by the old ones believes in them for a TTL at most; twice
-   * that, because they were lost some time before it was missed. Unseen ones may be others, too.
-   */
+  /** What is known of the buckets, now. */
   bucketsSeen(seen: BucketsSeen): void {
-    this.#unseen = seen === "unseen";
-    if (seen === "others") {
-      this.#remadeAtMs = this.#ports.clock.bootMs();
-      for (const slot of this.slots.values()) slot.heard = null;
-    }
-    this.#context = this.#contextOf(this.#context.timing.ttlMs);
+    this.#context.setBuckets(seen, this.#ports.clock.bootMs());
+    if (seen === "known") return;
+    // What was heard may be of the ones of before.
+    for (const slot of this.slots.values()) slot.heard = null;
   }
 
   /** The connection came up or went down: every store hears of it. */
   setConnected(connected: boolean): void {
-    if (this.#context.connected === connected) return;
-    this.#context = { ...this.#context, connected };
+    if (this.context.connected === connected) return;
+    this.#context.setConnected(connected);
     if (connected) this.#world.window.reset();
     for (const slot of [...this.slots.values()]) {
       // Another connection may lead to a coordinator that has lost what was heard.
@@ -242,7 +216,7 @@ export class Engine {
     const { store } = slot;
     // A store forgotten before may still be ticked; the one known by its code now is another.
     if (this.slots.get(store.code) !== slot) return;
-    if (!store.forgettable(this.#handledMs, this.#context)) return;
+    if (!store.forgettable(this.#handledMs, this.context)) return;
     this.slots.delete(store.code);
     this.#tally.forget(slot);
     this.#hooks.forgotten(slot);
@@ -263,11 +237,11 @@ export class Engine {
     this.#current = store.code;
     // Read before any effect goes out: what is sent below is sent no earlier than this.
     const nowMs = this.#handledMs = this.#ports.clock.bootMs();
-    for (const effect of store.handle(event, nowMs, this.#context)) {
+    for (const effect of store.handle(event, nowMs, this.context)) {
       this.#perform(slot, effect, nowMs);
     }
     this.#world.closeSpare();
-    this.#tally.note(slot, nowMs, this.#context);
+    this.#tally.note(slot, nowMs, this.context);
     this.#hooks.handled(slot);
   }
 

@@ -5,8 +5,22 @@ import { allLeases } from "./leases.ts";
 import { counted, shortened } from "./output.ts";
 import { obstacleOf } from "./refusal.ts";
 
-/** Its lines. `forMs` is how long stores are left alone; null where that is not known. */
+/** Its lines. `forMs` is how long it asked that stores be left alone; null where that is not known. */
 export function stepdownLines(
+  { overtaken, ...done }: Methods["stepdown"]["result"],
+  forMs: number | null,
+): string[] {
+  if (!overtaken) return doneLines(done, forMs);
+  const what = done.released + done.remaining === 0
+    ? ["nothing to release"]
+    : doneLines(done, null);
+  return [
+    ...what,
+    "what was ordered meanwhile counts by now, for some stores at least: see agent status",
+  ];
+}
+
+function doneLines(
   { released, remaining, aging = 0 }: Methods["stepdown"]["result"],
   forMs: number | null,
 ): string[] {

@@ -107,8 +107,13 @@ export function handlersOf(
       agent.history(store, forward(reply, (tenures) => ({ tenures })));
     },
     stepdown({ store, for_ms }, _connection, reply) {
-      agent.stepdown(store ?? null, for_ms ?? null, ({ released, remaining, aging }) => {
-        reply.ok({ released, remaining, ...(aging > 0 ? { aging } : {}) });
+      agent.stepdown(store ?? null, for_ms ?? null, ({ released, remaining, aging, overtaken }) => {
+        reply.ok({
+          released,
+          remaining,
+          ...(aging > 0 ? { aging } : {}),
+          ...(overtaken ? { overtaken } : {}),
+        });
       });
     },
   };

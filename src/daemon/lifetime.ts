@@ -154,9 +154,9 @@ export class Lifetime {
     const { grants } = agent.counts();
     log.event("info", "draining", { signal, drain_ms: drainMs, grants });
     let over = false;
-    agent.drain((result) => {
+    agent.drain(({ released, aging, remaining }) => {
       over = true;
-      log.event(result.remaining === 0 ? "info" : "warn", "drained", { ...result });
+      log.event(remaining === 0 ? "info" : "warn", "drained", { released, aging, remaining });
       this.#end(0);
     });
     this.#notifier.stopping(this.#statusLine());

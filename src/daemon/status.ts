@@ -42,7 +42,7 @@ export function statusOf(sources: StatusSources): StatusResult {
   const checks = [
     ...drainingCheck(agent),
     ...stepdownCheck(stepDowns),
-    ...agent.health.checks(well),
+    ...agent.health.checks(well).map((check) => withoutConnection(check, sources)),
     cgroupCheck(),
   ];
   const { timing } = agent;
@@ -66,6 +66,16 @@ export function statusOf(sources: StatusSources): StatusResult {
       ...stepdownWarnings(stepDowns),
     ],
   };
+}
+
+/**
+ * Why a write was not answered, and what to do about it, was said of a connection that is there no more:
+ * what is in the way now is that there is none.
+ */
+function withoutConnection(check: Check, { agent, coordinator }: StatusSources): Check {
+  if (check.name !== "writes" || check.ok) return check;
+  if (coordinator().connected || !agent.health.fails("coordinator")) return check;
+  return { ...check, message: "not taken, for the reason that `coordinator` gives" };
 }
 
 /** The server's version, or what is to be said of it although it is used. */

@@ -99,11 +99,6 @@ export class GrantJournal {
     return this.#grants.damage;
   }
 
-  /** Why the journal is behind; null while it is not. */
-  get problem(): string | null {
-    return this.#grants.problem;
-  }
-
   /** Writes what could not be written before. Returns null once the journal has all, or why it has not. */
   catchUp(): string | null {
     return this.#grants.catchUp();

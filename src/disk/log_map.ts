@@ -82,7 +82,10 @@ export class LogMap<V> {
 
   /** Writes what could not be written before. Returns null once the log has all, or why it has not. */
   catchUp(): string | null {
-    return this.#problem === null ? null : this.#rewrite();
+    if (this.#problem === null) return null;
+    // By a trial first: where nothing is left to be written, a rewrite succeeds on a full disk, too.
+    const failed = this.tryWrite();
+    return failed ?? (this.#problem === null ? null : this.#rewrite());
   }
 
   /** Why the log is behind memory, such as a full disk; null while it is not. */

@@ -164,10 +164,15 @@ export class StateDir {
       lock = unusable(this.path, error).message;
     }
     if (lock !== null) return lock;
-    const behind = this.#held.map((log) => log.catchUp()).find((why) => why !== null);
+    const behind = this.#catchUp();
     return behind
       ? `the state directory is behind: ${behind}; free space or restore its mode`
       : null;
+  }
+
+  /** Writes what the disk did not take before. Returns null, or why something is still not on it. */
+  #catchUp(): string | null {
+    return this.#held.map((log) => log.catchUp()).find((why) => why !== null) ?? null;
   }
 
   /** The stores in which an older program, one that records no tenures, was seen to hold. */
@@ -234,9 +239,12 @@ export class StateDir {
     return (entries.get(bucket) ?? entries.get(ANY))?.value ?? null;
   }
 
-  /** Remembers when it was made. Returns null, or why it is not on disk. */
+  /**
+   * Remembers when it was made. Returns null, or why it is not on disk. It is told each minute, and also
+   * when nobody asks for a problem: all that is missing on disk is written then.
+   */
   rememberMade(bucket: string, made: string): string | null {
-    return this.madeOf(bucket) === made ? this.#buckets.catchUp() : this.#buckets.set(bucket, made);
+    return this.madeOf(bucket) === made ? this.#catchUp() : this.#buckets.set(bucket, made);
   }
 
   /** Leaves the directory to others. Otherwise the end of the process does. */

@@ -23,6 +23,8 @@ const MAX_PINGS_OUT = 2;
 
 /** Where a server tells what was done to a stream; its name follows. */
 export const STREAM_ADVISORIES = "$JS.EVENT.ADVISORY.STREAM.*.";
+/** …and that it was deleted. */
+export const DELETED = STREAM_ADVISORIES.replace("*", "DELETED");
 
 /** What to dial. */
 export interface LinkOptions {
@@ -87,7 +89,7 @@ export class Link {
     this.transport = transport;
     this.#protocol = protocol as { connected: boolean };
     this.named = transport.server;
-    this.server = `nats://${nc.getServer()}`;
+    this.server = `${transport.isEncrypted() ? "tls" : "nats"}://${nc.getServer()}`;
     this.serverVersion = nc.info?.version ?? "unknown";
     this.down = new Promise((resolve) => (this.#end = resolve));
     this.#watch();

@@ -51,6 +51,8 @@ export class Lookout implements SessionHooks {
   #made: string | null;
   /** When, on CLOCK_BOOTTIME, they were seen to be others than those that are remembered. */
   #otherSinceMs = -Infinity;
+  /** Whether a bucket was deleted since the newest inspection began. */
+  #deleted = false;
   /** How often in a row the tenures could not be followed. */
   #unfollowed = 0;
   /** Whether a request was not answered since one was. */
@@ -87,6 +89,11 @@ export class Lookout implements SessionHooks {
     this.#pause.cutSoon();
   }
 
+  onDeleted(): void {
+    this.#deleted = true;
+    this.#listener.onBuckets("unseen");
+  }
+
   onAnswer(subject: string, decided: boolean): void {
     if (this.#denials.allow(subject)) {
       this.#denied.clear();
@@ -106,6 +113,7 @@ export class Lookout implements SessionHooks {
   inspect(session: Session, ttlMs: number | undefined): Promise<Inspection | null> {
     const { clock } = this.#options;
     const startMs = clock.bootMs();
+    this.#deleted = false;
     return new Promise((resolve, reject) => {
       this.#lookAnew = () => {
         if (clock.bootMs() - startMs > LOOK_RETRY_MS) resolve(null);
@@ -126,7 +134,8 @@ export class Lookout implements SessionHooks {
     this.#made = made;
     const others = before !== null && before !== made;
     if (others) this.#otherSinceMs = clock.bootMs();
-    this.#listener.onBuckets(others ? "others" : "known");
+    // One that was deleted meanwhile was looked at before that: another look follows.
+    this.#listener.onBuckets(others ? "others" : this.#deleted ? "unseen" : "known");
     if (clock.bootMs() >= this.#otherSinceMs + 2 * ttlMs) memory?.rememberMade(bucket, made);
   }
 

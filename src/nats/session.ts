@@ -5,7 +5,7 @@
 import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import type { TenureRecord } from "../lease/tenure.ts";
 import { inspectBuckets, type Inspection } from "./buckets.ts";
-import { type Link, STREAM_ADVISORIES } from "./link.ts";
+import { DELETED, type Link, STREAM_ADVISORIES } from "./link.ts";
 import type { Membership } from "./membership.ts";
 import type { NatsOptions } from "./options.ts";
 import { Requests } from "./requests.ts";
@@ -39,6 +39,8 @@ export interface SessionHooks {
   onTenure(store: string, record: TenureRecord, revision: number): void;
   /** The buckets may not be what they were. */
   onTrouble(): void;
+  /** A bucket was deleted; somebody may have made it again by now. */
+  onDeleted(): void;
   /** A request on the subject was answered; `decided`: not with an error. */
   onAnswer(subject: string, decided: boolean): void;
 }
@@ -97,8 +99,10 @@ export class Session {
   /** Hears when somebody makes, changes or deletes the bucket; where that is denied, looks tell later. */
   #heed(bucket: string): void {
     this.link.nc.subscribe(`${STREAM_ADVISORIES}${streamOf(bucket)}`, {
-      callback: (error) => {
-        if (error === null) this.#hooks.onTrouble();
+      callback: (error, message) => {
+        if (error !== null) return;
+        if (message.subject.startsWith(DELETED)) this.#hooks.onDeleted();
+        this.#hooks.onTrouble();
       },
     });
   }

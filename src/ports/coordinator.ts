@@ -6,8 +6,8 @@
 import type { TenureRecord } from "../lease/tenure.ts";
 
 /**
- * What is known of the buckets on a connection: it is used already, though they were not looked at yet;
- * they are those of before, or the first; or they are others, made after those of before were lost.
+ * What is known of the buckets on a connection that is used: they were not looked at yet, or not since one
+ * was deleted; they are those of before, or the first; or they are others, made after those were lost.
  */
 export type BucketsSeen = "unseen" | "known" | "others";
 

@@ -204,6 +204,11 @@ export interface StepdownResult {
   readonly remaining: number;
   /** How many of the remaining are left to age out; absent for none. */
   readonly aging?: number;
+  /**
+   * Another step-down, or a shutdown, was ordered before this one was carried out, and counts in its place
+   * for some of the stores at least; absent if none was.
+   */
+  readonly overtaken?: true;
 }
 
 /** Nothing to tell, or nothing asked. Members, if any, are ignored. */

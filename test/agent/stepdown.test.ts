@@ -108,13 +108,41 @@ test("stepdown ends one that still waits for grants: the write goes on, and othe
   const ended = await runClient(agent, ["stepdown", "--all", "--for", "0s"]);
   expect(ended.status).toBe(1);
   expect(ended.stdout).toEndWith("did not finish in time: those this node keeps\n");
-  expect(await first).toEqual({ released: 0, remaining: 1 });
+  expect(await first).toEqual({ released: 0, remaining: 1, overtaken: true });
   await asks.call("verify", { token, store: "p" });
   for (const store of ["q", "late"]) expect(await refusedFor(asks, store)).toBe(0);
   await asks.call("release", { token });
   expect(await refusedFor(asks, "p")).toBe(0);
   expect((await asks.call("status", {})).healthy).toBe(true);
 });
+
+test.each<[string, { store: string } | { all: true }, boolean]>([
+  ["--all", { all: true }, true],
+  ["--all", { store: "p" }, true],
+  ["p", { store: "p" }, true],
+  ["p", { all: true }, true],
+  ["p", { store: "q" }, false],
+])(
+  "stepdown %s does not promise what %j took the place of meanwhile: %p",
+  async (what, then, overtaken) => {
+    await using agent = await alone();
+    const { asks } = agent;
+    const { token } = await asks.call("guard", { store: "p" });
+    const first = runClient(agent, ["stepdown", what, "--for", "1h"]);
+    await until("it is in force", async () => {
+      const { leases } = await asks.call("leases", {});
+      return leases.some(({ store, stepped_down_until: until }) => store === "p" && until);
+    });
+    // On one connection: the grant ends after that was ordered.
+    const second = asks.call("stepdown", { ...then, for_ms: 0 });
+    await asks.call("release", { token });
+    const { status, stdout } = await first;
+    expect(status).toBe(0);
+    expect(stdout.includes("counts by now")).toBe(overtaken);
+    expect(stdout.includes("1h")).toBe(!overtaken);
+    expect((await second).overtaken).toBeUndefined();
+  },
+);
 
 test("stepdown refuses a time that no timer can wait, and changes nothing", async () => {
   await using agent = await alone();

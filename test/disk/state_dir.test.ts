@@ -326,7 +326,7 @@ test("wasClustered() is true of every bucket once the file was damaged", () => {
   state.close();
 });
 
-test("madeOf() tells when a bucket was made, and that it is not known where there was damage", () => {
+test("madeOf() tells when a bucket was made, and null of one that is not known", () => {
   using dir = tempDir();
   earlier(dir.path, (state) => {
     expect(state.madeOf("leases")).toBeNull();
@@ -335,11 +335,28 @@ test("madeOf() tells when a bucket was made, and that it is not known where ther
   earlier(dir.path, (state) => {
     expect([state.madeOf("leases"), state.madeOf("others")]).toEqual(["then", null]);
   });
-  writeFileSync(join(dir.path, "buckets"), "garbage\n");
-  const state = open(dir.path);
-  expect(state.madeOf("leases")).toBe("");
-  state.close();
 });
+
+test.each(["incarnations", "grants", "strangers", "graces", "clusters", "buckets"])(
+  "madeOf() is another than that of any bucket once %s was damaged, until it is remembered anew",
+  (name) => {
+    using dir = tempDir();
+    earlier(dir.path, (state) => void state.rememberMade("leases", "then"));
+    writeFileSync(join(dir.path, name), "garbage\n");
+    earlier(dir.path, (state) => {
+      expect(state.damage).toHaveLength(1);
+      expect([state.madeOf("leases"), state.madeOf("others")]).toEqual(["", ""]);
+    });
+    // The next run finds no damage any more, and must know all the same.
+    earlier(dir.path, (state) => {
+      expect([state.damage.length, state.madeOf("leases")]).toEqual([0, ""]);
+      expect(state.rememberMade("leases", "now")).toBeNull();
+    });
+    earlier(dir.path, (state) => {
+      expect([state.madeOf("leases"), state.madeOf("others")]).toEqual(["now", ""]);
+    });
+  },
+);
 
 test("graces() has those that are not over, whole ones when the machine was started again", () => {
   using dir = tempDir();
@@ -542,7 +559,7 @@ test.skipIf(noSmallDisk !== null)(
     state.journal.grant(grant);
     expect(state.journal.secure("g")).toMatch(/^Cannot write .*grants: no space left on device/);
     expect(state.journal.secure("g")).toMatch(/^Cannot write .*grants: no space left on device/);
-    expect(state.journal.problem).toMatch(/no space left on device/);
+    expect(state.journal.catchUp()).toMatch(/no space left on device/);
     state.journal.end("g");
     expect(state.journal.tryWrite()).toMatch(/^Cannot write .*grants: no space left on device/);
     expect(state.rememberStranger("a")).toMatch(
@@ -563,6 +580,33 @@ test.skipIf(noSmallDisk !== null)(
     again.close();
   },
 );
+
+test.skipIf(noSmallDisk !== null).each<[string, (state: StateDir) => unknown]>([
+  ["problem is asked for", (state) => state.problem],
+  ["the buckets are looked at", (state) => state.rememberMade("leases", "then")],
+])("all that a full disk did not take is on it once there is room and %s", (_, catchUp) => {
+  using disk = smallDisk(128 * 1024);
+  const path = join(disk.path, "state");
+  mkdirSync(path);
+  disk.fill();
+  // It is full from the first start on: of each file there is nothing but its name.
+  const state = open(path, { incarnation: "earlier" });
+  expect(state.rememberMade("leases", "then")).toMatch(/no space left on device/);
+  expect(state.rememberStranger("a")).toMatch(/no space left on device/);
+  expect(catchUp(state)).toMatch(/no space left on device/);
+  const sizes = () =>
+    ["incarnations", "buckets", "strangers"].map((name) => statSync(join(path, name)).size > 0);
+  expect(sizes()).toEqual([false, false, false]);
+  disk.empty();
+  expect(catchUp(state)).toBeNull();
+  expect(sizes()).toEqual([true, true, true]);
+  expect(state.problem).toBeNull();
+  state.close();
+  const next = open(path);
+  expect([...next.previousIncarnations]).toEqual(["earlier"]);
+  expect([next.madeOf("leases"), [...next.strangers]]).toEqual(["then", ["a"]]);
+  next.close();
+});
 
 test("close() leaves nothing open and the directory to others", async () => {
   using dir = tempDir();

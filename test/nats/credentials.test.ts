@@ -181,6 +181,7 @@ describe("NatsCoordinator over TLS", () => {
       credentials: { tlsCa: ca, ...clientFiles() },
     });
     value(await subject.put("s", 0));
+    expect(subject.nats.stats().server).toStartWith("tls://");
   }, TEST_MS);
 
   test("does not talk to a server that another authority vouches for", async () => {

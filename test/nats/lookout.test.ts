@@ -1,4 +1,4 @@
-/** When an inspection that hangs is made anew. */
+/** When an inspection that hangs is made anew, and what is known of the buckets by it. */
 import { expect, test } from "bun:test";
 import type { Inspection } from "../../src/nats/buckets.ts";
 import { Lookout } from "../../src/nats/lookout.ts";
@@ -13,7 +13,8 @@ function setUp() {
   const options = { clock, timers: plainTimers, bucket: "leases" };
   const identity = { urls: ["nats://x"], node: "a", incarnation: "i", address: null };
   let answered = 0;
-  const lookout = new Lookout({ ...options, ...identity }, new Recorder(), {
+  const told = new Recorder();
+  const lookout = new Lookout({ ...options, ...identity }, told, {
     pause: new Pause(options, 1_000),
     onAnswered: () => answered++,
   });
@@ -25,6 +26,8 @@ function setUp() {
   return {
     lookout,
     hanging,
+    told,
+    session,
     answered: () => answered,
     /** What the look came to by now; undefined: it goes on. */
     result: async () => (await Promise.resolve(), await Promise.resolve(), result),
@@ -59,4 +62,16 @@ test("inspect() is given the time that an answer takes", async () => {
   lookout.onTrouble();
   lookout.onAnswer("$KV.leases.one", true);
   expect(await result()).toBeUndefined();
+});
+
+test("recognise() does not take buckets for known that were looked at before one was deleted", () => {
+  const { lookout, told, session } = setUp();
+  const of = (leasesCreated: string) => ({ leasesCreated, tenuresCreated: "then" }) as Inspection;
+  lookout.recognise(of("then"));
+  lookout.onDeleted();
+  lookout.recognise(of("then"));
+  void lookout.inspect(session, undefined);
+  lookout.recognise(of("now"));
+  lookout.recognise(of("now"));
+  expect(told.buckets).toEqual(["known", "unseen", "unseen", "others", "known"]);
 });

@@ -4,10 +4,13 @@ import type { AgentOptions, AgentPorts } from "../../src/agent/types.ts";
 import type { Clock, Timers } from "../../src/ports/clock.ts";
 import { StandaloneCoordinator } from "../../src/standalone/coordinator.ts";
 
-/** Connected, its TTL known. */
+/** Connected, its TTL known; with these ports in the place of plain ones. */
 export function plainAgent(
   time: Clock & Timers,
-  options: Partial<AgentOptions> & { readonly ttlMs: number },
+  { ports, ...options }: Partial<AgentOptions> & {
+    readonly ttlMs: number;
+    readonly ports?: Partial<AgentPorts>;
+  },
 ): Agent {
   const nothing = new Proxy({}, { get: () => () => null }) as never;
   const memory = {
@@ -39,6 +42,7 @@ export function plainAgent(
     memory: memory as unknown as AgentPorts["memory"],
     newToken: () => "t",
     observer: nothing,
+    ...ports,
   });
   agent.setTtl(options.ttlMs);
   agent.setConnected(true);

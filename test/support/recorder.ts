@@ -22,10 +22,13 @@ export class Recorder implements NatsListener {
   readonly drifts: (Drift | null)[] = [];
   readonly denials: (Finding | null)[] = [];
   readonly buckets: BucketsSeen[] = [];
+  /** What was told of connection and buckets, in its order. */
+  readonly course: string[] = [];
   readonly tenures: { readonly store: string; readonly record: TenureRecord }[] = [];
 
   onConnection(connected: boolean): void {
     this.connections.push(connected);
+    this.course.push(connected ? "up" : "down");
   }
   onTenure(store: string, record: TenureRecord): void {
     this.tenures.push({ store, record });
@@ -42,6 +45,7 @@ export class Recorder implements NatsListener {
   }
   onBuckets(seen: BucketsSeen): void {
     this.buckets.push(seen);
+    this.course.push(seen);
   }
   /** How often the buckets were seen to be others. */
   get remade(): number {
