@@ -10,74 +10,69 @@ function played(processors = 2) {
     nextTurn: (call) => void (next = call),
     processors,
   });
-  const turn = () => {
-    const call = next;
-    next = null;
-    nowMs += 0.0625;
-    call?.();
-    return call !== null;
-  };
-  /** How many turns a request gets that is answered in the given one, if that is polled for at all. */
-  const turnsOf = (answeredIn = Infinity) => {
-    poll.awaitAnswer();
-    let turns = 0;
-    while (turn()) {
-      if (++turns === answeredIn - 1) poll.answered();
+  /** Takes turns as long as the poll asks for them, and no more than that; returns how many. */
+  const turns = (most = Infinity) => {
+    let taken = 0;
+    while (taken < most && next !== null) {
+      const call: () => void = next;
+      next = null;
+      nowMs += 0.0625;
+      call();
+      taken++;
     }
-    if (turns < answeredIn - 1) poll.answered();
-    return turns;
+    return taken;
   };
-  return { poll, turn, turnsOf };
+  return { poll, turns, pass: (ms: number) => void (nowMs += ms) };
 }
 
 describe("BusyPoll", () => {
-  test("turns until the answer is there, and not once more", () => {
-    const { turnsOf } = played();
-    expect(turnsOf(3)).toBe(3);
-    expect(turnsOf(2)).toBe(2);
-  });
-
-  test("turns for a fifth of a millisecond at most", () => {
-    expect(played().turnsOf()).toBe(4);
-  });
-
-  test("a later request prolongs the poll, and the answer of one leaves it to the other", () => {
-    const { poll, turn } = played();
+  test("turns for two requests until both have their answers, and not once more", () => {
+    const { poll, turns } = played();
     poll.awaitAnswer();
-    turn();
-    turn();
     poll.awaitAnswer();
+    expect(turns(2)).toBe(2);
     poll.answered();
-    for (let i = 0; i < 4; i++) expect(turn()).toBe(true);
-    expect(turn()).toBe(false);
+    expect(turns(1)).toBe(1);
+    poll.answered();
+    expect(turns()).toBe(1);
   });
 
-  test("polls in vain make it rare, down to one request of 257; polls that pay bring it back", () => {
-    const { turnsOf } = played();
-    const gaps: number[] = [];
-    let gap = 0;
-    while (gaps.length < 12) {
-      if (turnsOf() === 0) gap++;
-      else {
-        gaps.push(gap);
-        gap = 0;
-      }
+  test("turns for a fifth of a millisecond at most; a later request prolongs it", () => {
+    const { poll, turns } = played();
+    poll.awaitAnswer();
+    poll.awaitAnswer();
+    expect(turns(2)).toBe(2);
+    poll.awaitAnswer();
+    expect(turns()).toBe(4);
+    poll.awaitAnswer();
+    expect(turns()).toBe(0);
+  });
+
+  test("does not turn for one request, nor for one beside those that wait for long", () => {
+    const { poll, turns, pass } = played();
+    for (let i = 0; i < 3; i++) {
+      poll.awaitAnswer();
+      expect(turns()).toBe(0);
+      pass(1);
     }
-    expect(gaps).toEqual([0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 256]);
-    // The coordinator is near again: soon each is polled for.
-    while (turnsOf(2) === 0);
-    const polled = Array.from({ length: 20 }, () => turnsOf(2));
-    expect(polled).toEqual(Array(20).fill(2));
-  });
-
-  test("an answer that nobody polls for changes nothing", () => {
-    const { poll, turn, turnsOf } = played();
+    poll.awaitAnswer();
     poll.answered();
-    expect(turn()).toBe(false);
-    expect(turnsOf()).toBe(4);
+    poll.awaitAnswer();
+    expect(turns()).toBe(0);
   });
 
-  test("never polls where there is one processor", () => {
-    expect(played(1).turnsOf()).toBe(0);
+  test("an answer that is not polled for changes nothing", () => {
+    const { poll, turns } = played();
+    poll.answered();
+    poll.awaitAnswer();
+    poll.awaitAnswer();
+    expect(turns()).toBe(4);
+  });
+
+  test("never turns where there is one processor", () => {
+    const { poll, turns } = played(1);
+    poll.awaitAnswer();
+    poll.awaitAnswer();
+    expect(turns()).toBe(0);
   });
 });
