@@ -37,7 +37,7 @@ export async function guard(): Promise<void> {
 }
 
 /** The client library's own key-value store on the agent's bucket. */
-async function openBare(url: string, key: string) {
+export async function openBare(url: string, key: string) {
   const nc = await connectNats({ servers: url.split(",") });
   const kv = await new Kvm(jetstream(nc)).open("leases");
   let revision = await kv.create(key, "bench");

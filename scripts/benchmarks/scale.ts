@@ -10,6 +10,7 @@ import { NatsServer } from "../../test/support/nats.ts";
 import { RealAgent } from "../../test/support/real_agent.ts";
 import { until } from "../../test/support/wait.ts";
 import { print, quantile, timeUs } from "./figures.ts";
+import { openBare } from "./guard.ts";
 import { cpuSeconds, load, memoryMib, since, usage } from "./usage.ts";
 
 const GUARDS = 1_500;
@@ -99,11 +100,20 @@ class Scale {
     this.#print("load", load(), "");
     const guards: number[] = [];
     const start = performance.now();
+    // What of a guard's delay is the server's and the machine's, and what the agent's.
+    const bare = await openBare(server.url, "bare");
+    const updates: number[] = [];
+    const questions: number[] = [];
     while (performance.now() < start + HOLD_MS / 2) {
       guards.push(...await guardTimes(agent, 50));
+      for (let i = 0; i < 50; i++) updates.push(await timeUs(bare.update));
+      for (let i = 0; i < 50; i++) questions.push(await timeUs(() => held(client)));
       await Bun.sleep(500);
     }
+    await bare.close();
     this.#print("guard_while_holding_p99", quantile(guards, 0.99), "us", this.#idle99);
+    this.#print("update_while_holding_p99", quantile(updates, 0.99), "us");
+    this.#print("held_while_holding_p99", quantile(questions, 0.99), "us");
     this.#print("guard_while_holding_p50", quantile(guards, 0.5), "us", quantile(this.#idle, 0.5));
     this.#print("memory_holding", memoryMib(agent.pid), "MiB", this.#idleMib);
     this.#print("memory_server", memoryMib(server.pid), "MiB");
@@ -143,6 +153,11 @@ class Scale {
     this.#print("bare_renewals", renewals / seconds, "1/s", this.#size / (TTL_MS / 3_000));
     await bare.exited;
   }
+}
+
+/** Answered from memory: no coordinator, no disk. */
+function held(client: Connection): Promise<unknown> {
+  return client.call("held", { store: "s0" });
 }
 
 async function guardTimes(agent: RealAgent, rounds = GUARDS): Promise<number[]> {
