@@ -176,7 +176,7 @@ function onPut(
         provenAtMs,
         write: null,
         doubt: null,
-        dueAtMs: renewalDueMs(sentAtMs, outcome.value, context.timing),
+        dueAtMs: renewalDueMs(sentAtMs, state.epoch, context.timing),
       };
       return onRenewed(renewed, seq, out);
     }

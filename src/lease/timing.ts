@@ -11,7 +11,7 @@ export interface Timing {
   readonly graceMs: number;
   /** Taken off every deadline: our clock may run slower than the coordinator's. */
   readonly marginMs: number;
-  /** How long after a proof the next renewal is due, before jitter. */
+  /** How often a hold is renewed. */
   readonly renewEveryMs: number;
   /** How long after an unknown outcome the write is tried again. */
   readonly retryMs: number;
@@ -56,12 +56,20 @@ export function deadlineMs(sentAtMs: number, timing: Timing): number {
   return sentAtMs + timing.ttlMs - timing.marginMs;
 }
 
+/** How soon after a proof the next renewal can be due, in parts of the renewal interval. */
+const SOONEST = 0.25;
+
 /**
- * When the hold proven at `sentAtMs` is renewed: a third of the TTL later, give or take 5 %, so
- * that holds acquired together do not stay in step. The spread comes from the revision, which
- * keeps the core free of randomness.
+ * When the hold proven at `sentAtMs` is renewed. Each tenure has its own point in the renewal interval,
+ * told by its epoch, which keeps the core free of randomness; it is due when that comes next, a quarter to five
+ * quarters of the interval after the proof. So very many holds are renewed evenly, a few at a time, and are so
+ * again one interval after whatever brought them into step: acquired together, renewed together after an
+ * outage, or late together. With a small jitter alone that takes minutes.
  */
-export function renewalDueMs(sentAtMs: number, revision: number, timing: Timing): number {
-  const spread = (Math.imul(revision | 0, 0x9e3779b1) >>> 0) / 0x1_0000_0000;
-  return sentAtMs + timing.renewEveryMs * (0.95 + 0.1 * spread);
+export function renewalDueMs(sentAtMs: number, epoch: number, timing: Timing): number {
+  const everyMs = timing.renewEveryMs;
+  const pointMs = (Math.imul(epoch | 0, 0x9e3779b1) >>> 0) / 0x1_0000_0000 * everyMs;
+  const soonestMs = sentAtMs + SOONEST * everyMs;
+  const untilMs = (pointMs - soonestMs) % everyMs;
+  return soonestMs + (untilMs < 0 ? untilMs + everyMs : untilMs);
 }
