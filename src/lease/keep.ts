@@ -219,6 +219,10 @@ function onReadBack(
   }
   const found = outcome.value;
   if (found.kind === "entry" && claimOn(found, context) === "own") {
+    // Before our record was there, that write may as well be a create that was given up on and landed after
+    // somebody else's tenure, whose newer epoch we would then find on record. Nothing was granted yet: a
+    // new tenure costs nothing.
+    if (state.record.at !== "done") return lose(state, "conflict", nowMs, out);
     // Nothing newer than what was refused: the read was stale.
     if (found.revision < state.revision) {
       return { ...state, doubt: { seq: 0, retryAtMs: nowMs + DOUBT_RETRY_MS } };

@@ -118,6 +118,28 @@ test("handle() takes a newer epoch on record for what it is when another took th
   expect(h.notes.some(({ type }) => type === "stale")).toBe(false);
 });
 
+test("handle() takes it for what it is, too, when a create of its own landed late behind the other", () => {
+  const h = new Harness();
+  h.guard();
+  h.put(ok(50));
+  // The last record is long in coming; meanwhile the entry goes, another has the store, and goes.
+  const slow = h.take("read_tenure");
+  h.pass(8_000);
+  h.put(CONFLICT);
+  h.read(ok(entryOf("alpha", ME, 61)));
+  // A tenure of its own, after the other's.
+  h.put(CONFLICT);
+  h.read(ok(entryOf("alpha", ME, 61)));
+  h.put(ok(62));
+  const read = ok({ revision: 1, record: tenureOf("i-beta", 60) });
+  h.answer(slow, read);
+  h.answer(h.take("read_tenure"), read);
+  h.recorded();
+  expect(h.notes.filter(({ type }) => type === "stale")).toEqual([]);
+  // The other may write still.
+  expect(h.refused.get(h.guard())?.kind).toBe("grace");
+});
+
 test("handle() refuses as stale_epoch when the disk has seen a newer epoch (nats-server#7564)", () => {
   const h = new Harness();
   h.onDisk = 900;
