@@ -12,6 +12,7 @@ import type {
   FoundEntry,
   Idle,
   LeaseContext,
+  LeaseEvent,
   LeaseOutput,
   LeaseState,
 } from "./state.ts";
@@ -33,6 +34,31 @@ export function claimOn(entry: FoundEntry, context: LeaseContext): Claim | null 
   const inheritance = context.inherits(entry.incarnation);
   if (inheritance === null) return null;
   return inheritance.clientsGone ? "inherited" : "inherited_owing";
+}
+
+/**
+ * What a read shows is remembered whenever its answer comes, also one that nobody waits for any more, as
+ * after a pause: whoever held the store then may be owed a grace by our next tenure. Or by this one, where
+ * that is not decided yet.
+ */
+export function remember<S extends LeaseState>(
+  state: S,
+  event: LeaseEvent,
+  nowMs: number,
+  context: LeaseContext,
+  out: LeaseOutput[],
+): S {
+  if (event.type !== "entry_read" || event.outcome.kind !== "ok") return state;
+  const found = event.outcome.value;
+  if (found.kind !== "entry" || claimOn(found, context) !== null) return state;
+  const stranger = found.incarnation === null;
+  if (state.seen && (state.stranger || !stranger)) return state;
+  if (state.phase === "ours" && state.record.at === "done") return state;
+  if (stranger && !state.stranger) out.push({ type: "remember_stranger" });
+  const next = { ...state, seen: true, stranger: state.stranger || stranger };
+  // Decided without it: decide again.
+  if (next.phase !== "ours" || next.record.at !== "writing") return next;
+  return { ...next, record: { at: "waiting", retryAtMs: nowMs } };
 }
 
 /** A foreign entry was found: ask for its tenure record, to name its epoch. */

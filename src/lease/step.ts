@@ -4,6 +4,7 @@
  * @module
  */
 import { stepAcquiring, stepAside } from "./acquire.ts";
+import { remember } from "./foreign.ts";
 import { isValid, lose, stepOurs } from "./keep.ts";
 import { stepReleasing } from "./release.ts";
 import type { LeaseContext, LeaseEvent, LeaseOutput, LeaseState } from "./state.ts";
@@ -27,7 +28,13 @@ export function step(
   context: LeaseContext,
 ): Step {
   const outputs: LeaseOutput[] = [];
-  const current = expire(state, event, nowMs, context, outputs);
+  const current = remember(
+    expire(state, event, nowMs, context, outputs),
+    event,
+    nowMs,
+    context,
+    outputs,
+  );
   return { state: transition(current, event, nowMs, context, outputs), outputs };
 }
 

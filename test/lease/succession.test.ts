@@ -155,3 +155,34 @@ test("handle() knows of every store that it is free, ours, or whose it is (litef
     holder: { node: "beta", epoch: 38 },
   });
 });
+
+test.each([
+  ["before the store was taken again", 0],
+  ["while its record was read", 1],
+  ["while our record was written", 2],
+])("handle() owes a grace for the older program's entry of which it heard %s, late", (_, step) => {
+  const h = new Harness();
+  h.acquire(50);
+  h.pass(TTL_MS / 2);
+  h.put(CONFLICT);
+  // We stood still: the answer comes when the hold is over, and nobody waits for it any more.
+  const slow = h.take("read_entry");
+  h.pass(TTL_MS);
+  const hear = (now: number) => {
+    if (now === step) h.answer(slow, ok(entryOf("older", null, 60)));
+  };
+  hear(0);
+  h.put(ok(70));
+  hear(1);
+  const ours = { ...tenureOf(ME, 50), node: "alpha" };
+  h.tenure(ours);
+  const writing = h.take("put_tenure");
+  hear(2);
+  h.answer(writing, ok(2));
+  if (step === 2) {
+    h.tenure({ ...tenureOf(ME, 70), node: "alpha" });
+    h.recorded();
+  }
+  expect(h.refused.get(h.guard())).toMatchObject({ kind: "grace", retryAfterMs: TTL_MS });
+  expect(h.effects).toContainEqual({ type: "remember_stranger" });
+});
