@@ -74,5 +74,5 @@ export class Tally {
 /** How long ago the store's renewal was due that is not acknowledged; negative: it is yet to come. */
 function overdueMs({ store: { lease } }: Slot, nowMs: number, { timing }: LeaseContext): number {
   if (lease.phase !== "ours") return -Infinity;
-  return nowMs - renewalDueMs(lease.provenAtMs, lease.epoch, timing);
+  return nowMs - renewalDueMs(lease.provenAtMs, lease, timing);
 }

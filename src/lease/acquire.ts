@@ -187,7 +187,7 @@ function becomeOurs(
     awaited: null,
     write: null,
     again: false,
-    dueAtMs: renewalDueMs(state.sentAtMs, epoch, at.context.timing),
+    dueAtMs: renewalDueMs(state.sentAtMs, { epoch, revision: epoch }, at.context.timing),
     doubt: null,
     record: { at: "reading", seq },
     releaseReason: null,

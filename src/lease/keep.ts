@@ -176,7 +176,11 @@ function onPut(
         provenAtMs,
         write: null,
         doubt: null,
-        dueAtMs: renewalDueMs(sentAtMs, state.epoch, context.timing),
+        dueAtMs: renewalDueMs(
+          sentAtMs,
+          { epoch: state.epoch, revision: outcome.value },
+          context.timing,
+        ),
       };
       return onRenewed(renewed, seq, out);
     }

@@ -59,17 +59,31 @@ export function deadlineMs(sentAtMs: number, timing: Timing): number {
 /** How soon after a proof the next renewal can be due, in parts of the renewal interval. */
 const SOONEST = 0.25;
 
+/** How much renewals of one hold vary, in parts of the renewal interval. */
+const JITTER = 0.05;
+
 /**
- * When the hold proven at `sentAtMs` is renewed. Each tenure has its own point in the renewal interval,
- * told by its epoch, which keeps the core free of randomness; it is due when that comes next, a quarter to five
+ * When the hold proven at `sentAtMs` is renewed. Each tenure has its own point in the renewal interval, told
+ * by its epoch; it is due when that comes next, give or take a little by the revision, a quarter to five
  * quarters of the interval after the proof. So very many holds are renewed evenly, a few at a time, and are so
  * again one interval after whatever brought them into step: acquired together, renewed together after an
- * outage, or late together. With a small jitter alone that takes minutes.
+ * outage, or late together. With a jitter alone that takes minutes. Neither needs randomness in the core.
  */
-export function renewalDueMs(sentAtMs: number, epoch: number, timing: Timing): number {
+export function renewalDueMs(
+  sentAtMs: number,
+  { epoch, revision }: { readonly epoch: number; readonly revision: number },
+  timing: Timing,
+): number {
   const everyMs = timing.renewEveryMs;
-  const pointMs = (Math.imul(epoch | 0, 0x9e3779b1) >>> 0) / 0x1_0000_0000 * everyMs;
+  // Squared, so that the two differ for epochs and revisions that grow alike.
+  const jitter = JITTER * (fractionOf(Math.imul(revision, revision)) - 0.5);
+  const point = fractionOf(epoch) + jitter;
   const soonestMs = sentAtMs + SOONEST * everyMs;
-  const untilMs = (pointMs - soonestMs) % everyMs;
+  const untilMs = (point * everyMs - soonestMs) % everyMs;
   return soonestMs + (untilMs < 0 ? untilMs + everyMs : untilMs);
+}
+
+/** A number of [0, 1) for each whole number, far from that of its neighbours. */
+function fractionOf(whole: number): number {
+  return (Math.imul(whole | 0, 0x9e3779b1) >>> 0) / 0x1_0000_0000;
 }
