@@ -51,7 +51,7 @@ export class Context {
    */
   setBuckets(seen: BucketsSeen, nowMs: number): void {
     this.#unseen = seen === "unseen";
-    if (seen === "others") this.#remadeAtMs = nowMs;
+    if (seen === "others" || seen === "forgotten") this.#remadeAtMs = nowMs;
     this.setTtl(this.#now.timing.ttlMs);
   }
 

@@ -123,6 +123,10 @@ const REMADE =
   "lost to its holders, and whoever holds a store next owes a grace. Somebody deleted it, or the " +
   "nats-servers lost their data: find out which";
 
+const FORGOTTEN =
+  "Whether the buckets are those of before is not known, because the state directory is damaged: " +
+  "whoever acquires a store that has no record owes a grace, for two TTLs";
+
 function natsListener(
   { agent, log, onReached, onUnreachable, onFatal }: BackendEvents,
   coordinator: () => NatsCoordinator,
@@ -177,6 +181,7 @@ function natsListener(
     },
     onBuckets(seen) {
       if (seen === "others") log.event("warn", "bucket_remade", { message: REMADE });
+      if (seen === "forgotten") log.event("warn", "bucket_forgotten", { message: FORGOTTEN });
       agent().onBuckets(seen);
     },
     onDenied(denied, news) {

@@ -39,6 +39,9 @@ export function onRecordRead(
       record: { at: "suspect", recorded, fromSeq },
     };
   }
+  if (record === null && isUnseen(state, nowMs, context)) {
+    return { ...state, record: { at: "waiting", retryAtMs: nowMs + UNSEEN_RETRY_MS } };
+  }
   const displaced = owed === "grace" || (record === null && isUnexplained(state, context));
   const next = awaitClients(owe(state, displaced, context, out), context);
   const seq = next.seq + 1;
@@ -62,6 +65,18 @@ export function onRenewed(state: Ours, seq: number, out: LeaseOutput[]): Ours {
   if (record.at !== "suspect" || seq < record.fromSeq) return state;
   out.push({ type: "stale", epoch, recorded: record.recorded });
   return { ...state, releaseReason: STALE };
+}
+
+/** How often the record is read again while the buckets are unseen, and for how long before that counts. */
+const UNSEEN_RETRY_MS = 100;
+const UNSEEN_MS = 1_500;
+
+/**
+ * Whether to wait for what a look at the buckets shows before it is decided what an acquisition without
+ * any record owes. Mostly that is a round trip away; whoever waits for the store gets an answer in time.
+ */
+function isUnseen({ acquiredAtMs }: Ours, nowMs: number, { remadeUntilMs }: LeaseContext): boolean {
+  return remadeUntilMs === Infinity && nowMs < acquiredAtMs + UNSEEN_MS;
 }
 
 /**

@@ -56,18 +56,15 @@ export function deadlineMs(sentAtMs: number, timing: Timing): number {
   return sentAtMs + timing.ttlMs - timing.marginMs;
 }
 
-/** How soon after a proof the next renewal can be due, in parts of the renewal interval. */
-const SOONEST = 0.25;
-
 /** How much renewals of one hold vary, in parts of the renewal interval. */
 const JITTER = 0.05;
 
 /**
  * When the hold proven at `sentAtMs` is renewed. Each tenure has its own point in the renewal interval, told
- * by its epoch; it is due when that comes next, give or take a little by the revision, a quarter to five
- * quarters of the interval after the proof. So very many holds are renewed evenly, a few at a time, and are so
+ * by its epoch; it is due when that comes next, give or take a little by the revision. So very many holds are renewed evenly, a few at a time, and are so
  * again one interval after whatever brought them into step: acquired together, renewed together after an
- * outage, or late together. With a jitter alone that takes minutes. Neither needs randomness in the core.
+ * outage, or late together. With a jitter alone that takes minutes. A hold that was proven for a guard is
+ * renewed sooner than it would have to be, never later. Neither needs randomness in the core.
  */
 export function renewalDueMs(
   sentAtMs: number,
@@ -78,7 +75,8 @@ export function renewalDueMs(
   // Squared, so that the two differ for epochs and revisions that grow alike.
   const jitter = JITTER * (fractionOf(Math.imul(revision, revision)) - 0.5);
   const point = fractionOf(epoch) + jitter;
-  const soonestMs = sentAtMs + SOONEST * everyMs;
+  // A renewal in time is not due again where the next one's jitter would have it a little later.
+  const soonestMs = sentAtMs + JITTER * everyMs;
   const untilMs = (point * everyMs - soonestMs) % everyMs;
   return soonestMs + (untilMs < 0 ? untilMs + everyMs : untilMs);
 }

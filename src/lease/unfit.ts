@@ -78,6 +78,8 @@ function findFault(
   if (failure !== null && failure.kind !== "busy") {
     return { why: faultOf(failure), refusal: refuse.lockRefusal(code, failure) };
   }
+  // Others may have held it since, in their turn: what they left on disk is no newer past.
+  if (lease.phase !== "ours" && unfit!.why !== "fence") return null;
   const ours = lease.phase === "ours" ? lease.epoch : unfit!.epoch;
   if (onDisk === null || onDisk.epoch <= ours) return null;
   return { why: "fence", refusal: refuse.staleEpoch(code, ours, onDisk) };

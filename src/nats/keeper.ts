@@ -196,6 +196,7 @@ export class Keeper {
       );
     } catch (error) {
       if (!link.isUp) return 0;
+      this.#listener.onBuckets("unseen");
       if (error instanceof SetupError) return this.#faulty(session, [error]);
       this.#tell(explainInspection(error, link.forbidden));
       if (error instanceof NoMemberError) link.fail("it is not in the cluster");

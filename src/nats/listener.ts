@@ -66,8 +66,8 @@ export interface NatsListener extends CoordinatorListener {
   onDrift(fault: Drift | null): void;
   /**
    * What is known of the buckets. Told before a connection is used whose buckets were not looked at, when
-   * one is deleted, and with each look at them; "others" once each time. Where they are others, entries and
-   * records of before are gone, though those who hold by them may not know yet.
+   * one is deleted, and with each look at them, also one that fails; "others" once each time. Where they
+   * are others, entries and records of before are gone, though those who hold by them may not know yet.
    */
   onBuckets(seen: BucketsSeen): void;
   /**

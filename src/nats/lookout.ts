@@ -135,7 +135,8 @@ export class Lookout implements SessionHooks {
     const others = before !== null && before !== made;
     if (others) this.#otherSinceMs = clock.bootMs();
     // One that was deleted meanwhile was looked at before that: another look follows.
-    this.#listener.onBuckets(others ? "others" : this.#deleted ? "unseen" : "known");
+    const seen = before === "" ? "forgotten" : "others";
+    this.#listener.onBuckets(others ? seen : this.#deleted ? "unseen" : "known");
     if (clock.bootMs() >= this.#otherSinceMs + 2 * ttlMs) memory?.rememberMade(bucket, made);
   }
 

@@ -7,9 +7,10 @@ import type { TenureRecord } from "../lease/tenure.ts";
 
 /**
  * What is known of the buckets on a connection that is used: they were not looked at yet, or not since one
- * was deleted; they are those of before, or the first; or they are others, made after those were lost.
+ * was deleted; they are those of before, or the first; they are others, made after those were lost; or they
+ * may be, and the host has forgotten which it used.
  */
-export type BucketsSeen = "unseen" | "known" | "others";
+export type BucketsSeen = "unseen" | "known" | "others" | "forgotten";
 
 /**
  * What came of a request.

@@ -78,14 +78,33 @@ class Fixture {
   }
 }
 
-test("a store without a record owes a grace while the buckets are unseen, and keeps it once they are known", async () => {
+test("a store without a record waits for the look at unseen buckets, and owes nothing where they are known", async () => {
   const fixture = new Fixture();
   fixture.agent.onBuckets("unseen");
   await fixture.acquire("one");
+  await fixture.pass(1_000);
   fixture.agent.onBuckets("known");
   await fixture.acquire("two");
   expect(await fixture.heldAfterMs("two")).toBe(0);
-  expect(await fixture.heldAfterMs("one")).toBe(TTL_MS);
+  expect(await fixture.heldAfterMs("one")).toBeLessThanOrEqual(100);
+});
+
+test("a store without a record owes a grace where the look is long in coming, and keeps it once they are known", async () => {
+  const fixture = new Fixture();
+  fixture.agent.onBuckets("unseen");
+  await fixture.acquire("one");
+  await fixture.pass(2_000);
+  fixture.agent.onBuckets("known");
+  expect(await fixture.heldAfterMs("one")).toBe(TTL_MS - 2_000);
+});
+
+test("a store without a record that waits for the look owes a grace where the buckets are others", async () => {
+  const fixture = new Fixture();
+  fixture.agent.onBuckets("unseen");
+  await fixture.acquire("one");
+  await fixture.pass(1_000);
+  fixture.agent.onBuckets("others");
+  expect(await fixture.heldAfterMs("one")).toBe(TTL_MS - 1_000);
 });
 
 test("a store without a record owes a grace for two TTLs after the buckets were seen to be others", async () => {

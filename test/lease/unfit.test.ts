@@ -86,10 +86,14 @@ test("handle() names the holder of what cannot be written here, so that the writ
   expect(h.requests).toEqual([]);
 });
 
-test("handle() grants the first guard after the lock file was mended", () => {
+test.each([
+  ["nothing", null],
+  ["the epoch of another that held it since", 55],
+])("handle() grants the first guard after the lock file was mended, which says %s", (_, onDisk) => {
   const h = unfit(BROKEN);
   h.read(NOBODY);
   h.lockFailure = null;
+  h.onDisk = onDisk;
   const id = h.guard();
   h.read(NOBODY);
   h.put(ok(60));

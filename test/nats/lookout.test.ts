@@ -2,15 +2,18 @@
 import { expect, test } from "bun:test";
 import type { Inspection } from "../../src/nats/buckets.ts";
 import { Lookout } from "../../src/nats/lookout.ts";
+import type { NatsOptions } from "../../src/nats/options.ts";
 import type { Session } from "../../src/nats/session.ts";
 import { Recorder } from "../support/recorder.ts";
 import { plainTimers } from "../support/plain_clock.ts";
 import { Pause } from "../../src/nats/pause.ts";
 
-function setUp() {
+/** `made`: when the buckets were made that this host remembers. */
+function setUp(made: string | null = null) {
   let nowMs = 0;
   const clock = { bootMs: () => nowMs, wallMs: () => nowMs };
-  const options = { clock, timers: plainTimers, bucket: "leases" };
+  const memory = { madeOf: () => made, rememberMade: () => {} } as unknown as NatsOptions["memory"];
+  const options = { clock, timers: plainTimers, bucket: "leases", memory };
   const identity = { urls: ["nats://x"], node: "a", incarnation: "i", address: null };
   let answered = 0;
   const told = new Recorder();
@@ -74,4 +77,12 @@ test("recognise() does not take buckets for known that were looked at before one
   lookout.recognise(of("now"));
   lookout.recognise(of("now"));
   expect(told.buckets).toEqual(["known", "unseen", "unseen", "others", "known"]);
+});
+
+test("recognise() tells a loss from a host that has forgotten which buckets it used", () => {
+  for (const [made, seen] of [["", "forgotten"], ["then then", "others"], ["now then", "known"]]) {
+    const { lookout, told } = setUp(made);
+    lookout.recognise({ leasesCreated: "now", tenuresCreated: "then" } as Inspection);
+    expect(told.buckets).toEqual([seen as "known"]);
+  }
 });
