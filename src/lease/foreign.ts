@@ -51,14 +51,19 @@ export function remember<S extends LeaseState>(
   if (event.type !== "entry_read" || event.outcome.kind !== "ok") return state;
   const found = event.outcome.value;
   if (found.kind !== "entry" || claimOn(found, context) !== null) return state;
-  const stranger = found.incarnation === null;
-  if (state.seen && (state.stranger || !stranger)) return state;
   if (state.phase === "ours" && state.record.at === "done") return state;
-  if (stranger && !state.stranger) out.push({ type: "remember_stranger" });
-  const next = { ...state, seen: true, stranger: state.stranger || stranger };
+  const next = haveSeen(state, found, out);
   // Decided without it: decide again.
-  if (next.phase !== "ours" || next.record.at !== "writing") return next;
+  if (next === state || next.phase !== "ours" || next.record.at !== "writing") return next;
   return { ...next, record: { at: "waiting", retryAtMs: nowMs } };
+}
+
+/** Somebody else was seen to hold the store. */
+function haveSeen<S extends Common>(state: S, found: FoundEntry, out: LeaseOutput[]): S {
+  const stranger = state.stranger || found.incarnation === null;
+  if (state.seen && stranger === state.stranger) return state;
+  if (stranger && !state.stranger) out.push({ type: "remember_stranger" });
+  return { ...state, seen: true, stranger };
 }
 
 /** A foreign entry was found: ask for its tenure record, to name its epoch. */
@@ -68,11 +73,9 @@ export function exploreForeign(
   past: { known: Foreign | null; eager: number },
   out: LeaseOutput[],
 ): Acquiring {
-  const begun = attempt(from, "tenure");
-  const stranger = found.incarnation === null;
-  if (stranger && !from.stranger) out.push({ type: "remember_stranger" });
+  const begun = attempt(haveSeen(from, found, out), "tenure");
   out.push({ type: "read_tenure", seq: begun.seq });
-  return { ...begun, ...past, stranger: from.stranger || stranger, seen: true, found };
+  return { ...begun, ...past, found };
 }
 
 /** The foreign entry is explained as far as it can be. */

@@ -61,10 +61,11 @@ const JITTER = 0.05;
 
 /**
  * When the hold proven at `sentAtMs` is renewed. Each tenure has its own point in the renewal interval, told
- * by its epoch; it is due when that comes next, give or take a little by the revision. So very many holds are renewed evenly, a few at a time, and are so
- * again one interval after whatever brought them into step: acquired together, renewed together after an
- * outage, or late together. With a jitter alone that takes minutes. A hold that was proven for a guard is
- * renewed sooner than it would have to be, never later. Neither needs randomness in the core.
+ * by its epoch; it is due when that comes next, give or take a little by the revision, which keeps the core
+ * free of randomness. So very many holds are renewed evenly, a few at a time, and are so again one interval
+ * after whatever brought them into step: acquired together, renewed together after an outage, or late
+ * together. With a jitter alone that takes minutes. A hold that was proven for a guard is renewed sooner
+ * than it would have to be, never later.
  */
 export function renewalDueMs(
   sentAtMs: number,

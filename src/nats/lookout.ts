@@ -134,9 +134,9 @@ export class Lookout implements SessionHooks {
     this.#made = made;
     const others = before !== null && before !== made;
     if (others) this.#otherSinceMs = clock.bootMs();
+    if (others) this.#listener.onBuckets(before === "" ? "forgotten" : "others");
     // One that was deleted meanwhile was looked at before that: another look follows.
-    const seen = before === "" ? "forgotten" : "others";
-    this.#listener.onBuckets(others ? seen : this.#deleted ? "unseen" : "known");
+    else this.#listener.onBuckets(this.#deleted ? "unseen" : "known");
     if (clock.bootMs() >= this.#otherSinceMs + 2 * ttlMs) memory?.rememberMade(bucket, made);
   }
 
