@@ -132,8 +132,12 @@ export class Enforcer {
     this.#askingForReprieve = true;
     reprieve().catch(() => null).then((hold) => {
       this.#askingForReprieve = false;
-      if (hold === null) this.#ask();
-      else if (this.#hold !== null) this.update(hold);
+      if (this.#hold === null) return;
+      if (hold !== null) return this.update(hold);
+      // What was told while the question was on its way counts, too.
+      const { lateMs = 0 } = this.#options;
+      if (stepAt(this.#hold, bootTimeMs() - lateMs).kind === "run") return this.look();
+      this.#ask();
     });
   }
 

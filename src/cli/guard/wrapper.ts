@@ -183,9 +183,12 @@ export class Wrapper {
   }
 
   #renewed(deadlineMs: number): void {
+    const hold = renewed(this.#hold, deadlineMs);
+    // Told before it counts, and the clock is read after that: whenever we are stopped in between, the
+    // watchdog may have decided by the older one, and we know that we were late by it.
+    this.#options.watchdog.tell({ hold });
     this.#noteLateness();
-    this.#hold = renewed(this.#hold, deadlineMs);
-    this.#options.watchdog.tell({ hold: this.#hold });
+    this.#hold = hold;
     if (!this.#suspended) this.#enforcer.update(this.#hold);
   }
 
