@@ -10,6 +10,22 @@ const TEST_MS = 60_000;
 
 const FIRST = ["known", "up"];
 
+/** A server's configuration with one user who is denied these subjects. */
+function config(deny: string): string {
+  return `authorization { users: [
+    { user: agent, password: pw, permissions: { publish: { deny: [${deny}] } } } ] }`;
+}
+
+/** Connects as that user. */
+async function connect(server: NatsServer): Promise<Subject> {
+  const passwordFile = `${server.dir}/password`;
+  await Bun.write(passwordFile, "pw\n");
+  return await Subject.connect({
+    urls: [server.url],
+    credentials: { user: "agent", passwordFile },
+  });
+}
+
 /** Waits until that much was told. */
 async function told({ told: { course } }: Subject, times: number): Promise<readonly string[]> {
   await until(`${times} things are told`, () => course.length >= times, 30_000);
@@ -51,16 +67,8 @@ describe("NatsListener onBuckets()", () => {
   test(
     "leaves them unseen while they cannot be looked at, though requests are answered",
     async () => {
-      const config = (deny: string) =>
-        `authorization { users: [
-        { user: agent, password: pw, permissions: { publish: { deny: [${deny}] } } } ] }`;
       await using server = await NatsServer.start({ config: config("") });
-      const passwordFile = `${server.dir}/password`;
-      await Bun.write(passwordFile, "pw\n");
-      await using subject = await Subject.connect({
-        urls: [server.url],
-        credentials: { user: "agent", passwordFile },
-      });
+      await using subject = await connect(server);
       await server.restart(config('"$JS.API.STREAM.INFO.*"'));
       await subject.problem("permissions");
       value(await subject.put("s", 0));
@@ -69,6 +77,22 @@ describe("NatsListener onBuckets()", () => {
       expect(later.slice(3).filter((seen) => seen !== "unseen")).toEqual([]);
       await server.reload(config(""));
       await until("they are known", () => subject.told.buckets.at(-1) === "known", 30_000);
+    },
+    TEST_MS,
+  );
+
+  test(
+    "tells that they are unseen when a look fails on a connection that goes on",
+    async () => {
+      await using server = await NatsServer.start({ config: config("") });
+      await using subject = await connect(server);
+      await server.reload(config('"$JS.API.STREAM.INFO.*", "$KV.leases.denied"'));
+      // A denial is looked into at once.
+      expect((await subject.put("denied", 0)).kind).toBe("unknown");
+      expect(await told(subject, 3)).toEqual([...FIRST, "unseen"]);
+      await server.reload(config(""));
+      await until("they are known", () => subject.told.buckets.at(-1) === "known", 30_000);
+      expect(subject.told.course).not.toContain("down");
     },
     TEST_MS,
   );
