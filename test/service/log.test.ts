@@ -56,6 +56,24 @@ describe("openLog()", () => {
     );
   });
 
+  test.each(["json", "text"] as const)(
+    "looks at no field of an event that is not logged, as %s",
+    (format) => {
+      let looks = 0;
+      const fields = {
+        get store() {
+          looks++;
+          return "one";
+        },
+      };
+      const write = (level: "debug" | "info") =>
+        written({ format, level: "info" }, (log) => log.event(level, "renewed", fields));
+      expect([write("debug"), looks]).toEqual(["", 0]);
+      expect(write("info")).toContain("one");
+      expect(looks).toBeGreaterThan(0);
+    },
+  );
+
   test("rounds numbers to three decimals in both formats", () => {
     const write = (log: Log) =>
       log.event("info", "x", { ms: 0.12345678, n: 1_700_000_000_123, deep: [{ ms: 2 / 3 }] });
