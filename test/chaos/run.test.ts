@@ -111,9 +111,14 @@ describe("scripts/chaos", () => {
   }, TEST_MS);
 
   test("finds nothing when the agents are upgraded one by one under load", async () => {
-    const outcome = await chaos(3, [...SHORT, "--upgrade"]);
-    expectGood(outcome);
-    expect(outcome.out.match(/upgrade agent/g)!.length).toBeGreaterThanOrEqual(3);
+    // How many are upgraded in half a minute is a matter of what else the machine does.
+    let upgrades = 0;
+    for (let seed = 3; upgrades < 3; seed++) {
+      expect(seed).toBeLessThan(3 + MAX_TRIES);
+      const outcome = await chaos(seed, [...SHORT, "--upgrade"]);
+      expectGood(outcome);
+      upgrades += outcome.out.match(/upgrade agent/g)?.length ?? 0;
+    }
   }, TEST_MS);
 
   test("says so and goes on where there are no namespaces", async () => {

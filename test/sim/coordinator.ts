@@ -43,8 +43,8 @@ export class SimCoordinator implements Coordinator {
   readonly #author: Author;
   /** By store: the newest acknowledged write of its entry, for the checkers. */
   readonly proofs = new Map<string, Proof>();
-  /** By store: the epoch of the newest tenure record acknowledged, for the checkers. */
-  readonly recorded = new Map<string, number>();
+  /** By store: the epochs whose tenure records were acknowledged, in whatever order, for the checkers. */
+  readonly recorded = new Map<string, Set<number>>();
   /** By store: whether the newest answer to a write of the entry was a conflict. */
   readonly refused = new Map<string, boolean>();
   /** Told of each entry that was read. */
@@ -105,7 +105,9 @@ export class SimCoordinator implements Coordinator {
   putTenure(store: string, expect: number, record: TenureRecord, done: Done<number>): void {
     const request: Request = { type: "put_tenure", store, author: this.#author, expect, record };
     this.#call<number>(request, (outcome) => {
-      if (outcome.kind === "ok") this.recorded.set(store, record.epoch);
+      if (outcome.kind === "ok") {
+        this.recorded.set(store, (this.recorded.get(store) ?? new Set()).add(record.epoch));
+      }
       done(outcome);
     });
   }

@@ -117,7 +117,7 @@ export class GrantChecks {
         `above ${short(last.epoch)}`;
       return this.#checks.fail("epochs", message);
     }
-    if (coordinator.recorded.get(store) !== epoch) {
+    if (!coordinator.recorded.get(store)?.has(epoch)) {
       const message = `${node.label} is granted ${store} at epoch ${short(epoch)}, whose record ` +
         "was not acknowledged";
       return this.#checks.fail("recorded", message);
