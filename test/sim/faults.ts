@@ -236,8 +236,9 @@ class FaultSet {
   }
 
   #pauseFor(node: SimNode, lengthMs: number): void {
-    const { trace } = this.#world;
-    if (node.paused || node.run === null) return;
+    const { trace, calm } = this.#world;
+    // One that waited for a write may find that the faults have ended.
+    if (calm || node.paused || node.run === null) return;
     trace.add(node.label, "is paused");
     node.pause();
     const { run } = node;

@@ -27,15 +27,28 @@ export function natsServerPath(suite?: "bookworm" | "trixie" | "forky"): string 
   return path;
 }
 
-/** A port that was free a moment ago. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
+/** Below those that the kernel gives to whoever does not care: what is free there stays so. */
+const PORTS = { from: 12_000, to: 32_000 };
+const given = new Set<number>();
+
+/**
+ * A port that was free a moment ago, and is given nobody else in this process. A server that is killed and
+ * started again finds it free still.
+ */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = PORTS.from + Math.floor(Math.random() * (PORTS.to - PORTS.from));
+    if (given.has(port) || !await isFree(port)) continue;
+    given.add(port);
+    return port;
+  }
+}
+
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
     const server = createServer();
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
+    server.once("error", () => resolve(false));
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
   });
 }
 
@@ -72,6 +85,8 @@ export class NatsServer {
   /** Starts a server; resolves when it is ready. */
   static async start(options: NatsServerOptions = {}): Promise<NatsServer> {
     const server = new NatsServer(options);
+    server.port = options.port ?? await freePort();
+    server.monitorPort = await freePort();
     await server.restart();
     return server;
   }
@@ -80,7 +95,6 @@ export class NatsServer {
     this.#options = options;
     this.name = options.name ?? "n1";
     this.dir = mkdtempSync(join(tmpdir(), "nats-"));
-    this.port = options.port ?? 0;
     reapDir(this.dir);
     this.#disk = options.ownDisk ? PowerDisk.mount(join(this.dir, "js")) : null;
   }
