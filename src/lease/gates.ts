@@ -8,7 +8,7 @@
  */
 import { isOpen } from "./keep.ts";
 import type { Refusal } from "./errors.ts";
-import { clientsLeft, inGrace, staleEpoch, unavailable } from "./refusals.ts";
+import { clientsLeft, inGrace, staleEpoch, unavailable, unreachable } from "./refusals.ts";
 import type { LeaseContext, LeaseState, Ours } from "./state.ts";
 import type { OnDisk } from "./store_events.ts";
 
@@ -64,9 +64,7 @@ export function gate3Lease(
   nowMs: number,
   context: LeaseContext,
 ): Verdict {
-  if (!context.connected) {
-    return guard.waitLease ? "wait" : unavailable(store, context.downReason ?? "not connected");
-  }
+  if (!context.connected) return guard.waitLease ? "wait" : unreachable(store, context);
   if (isOpen(lease, nowMs, context)) return "pass";
   if (guard.waitLease || nowMs < guard.answerByMs) return "wait";
   return unavailable(store, "no answer in time");

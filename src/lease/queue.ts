@@ -68,9 +68,31 @@ export function advance(m: Moment): void {
   }
 }
 
+/**
+ * Whoever waits for a turn, a grace or a lock is to be told of an outage within 2 s, as are those who do not
+ * wait. So while somebody does, no proof is older than what a write without an answer leaves of that.
+ */
+export function keepProven(m: Moment): void {
+  const { store, nowMs, context } = m;
+  const { lease } = store;
+  if (store.traffic === null || !isOpen(lease, nowMs, context) || lease.write !== null) return;
+  if (!context.connected || !isWaitedFor(store)) return;
+  const dueMs = lease.provenAtMs + context.timing.freshMs;
+  if (nowMs < dueMs) dueAt(store, dueMs);
+  else m.stepLease({ type: "prove" });
+}
+
+/** Whether a guard that will not wait for the lease waits for something else. */
+function isWaitedFor({ queue, passing }: StoreState): boolean {
+  for (const guard of queue.values()) if (!guard.waitLease) return true;
+  for (const guard of passing.values()) if (guard.at === "lock" && !guard.waitLease) return true;
+  return false;
+}
+
 /** Gates 2 to 4 for the guard at the front. */
 function admit(m: Moment, guard: Guard): Verdict {
   const { store, nowMs, context } = m;
+  if (!context.connected && !guard.waitLease) return refuse.unreachable(store.code, context);
   const turn = gate2Turn(guard, company(m), store.code, nowMs);
   if (turn !== "pass") return turn;
   const lease = gate3Lease(guard, store.lease, store.code, nowMs, context);
@@ -116,14 +138,13 @@ function recheck(m: Moment, guard: Guard): void {
 function patienceEnded(m: Moment, guard: Guard): Refusal | null {
   const { store, nowMs, context } = m;
   const { lease, code } = store;
+  if (!context.connected && !guard.waitLease) return refuse.unreachable(code, context);
   if (isOpen(lease, nowMs, context)) {
     const grace = gate4Grace(guard, lease, code, nowMs);
     if (typeof grace !== "string") return grace;
     if (nowMs < guard.untilMs) return null;
     const turn = gate2Turn(guard, company(m), code, nowMs);
-    if (turn === "pass" && !context.connected) {
-      return refuse.unavailable(code, context.downReason ?? "not connected");
-    }
+    if (turn === "pass" && !context.connected) return refuse.unreachable(code, context);
     return inTheWay(code, store);
   }
   if (guard.waitLease && nowMs >= guard.untilMs) {

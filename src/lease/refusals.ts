@@ -17,6 +17,11 @@ export function unavailable(store: string, reason: string): Refusal {
   };
 }
 
+/** The connection to the coordinator is known to be down. */
+export function unreachable(store: string, { downReason }: { downReason?: string }): Refusal {
+  return unavailable(store, downReason ?? "not connected");
+}
+
 /** A write that runs cannot be proven now; its lease may hold all the same. */
 export function cannotVerify(store: string, reason: string): Refusal {
   return {

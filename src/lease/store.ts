@@ -128,6 +128,7 @@ export class Store {
     }
     this.#noticeChange(m, wasOpen);
     queue.advance(m);
+    queue.keepProven(m);
     this.#maintain(m);
     notes.noticeGivenUp(m);
     this.#arm(m);

@@ -17,6 +17,8 @@ export interface Timing {
   readonly retryMs: number;
   /** How long a caller waits for the coordinator before it is told `unavailable`. */
   readonly answerWithinMs: number;
+  /** How old the newest proof may be while a guard waits for something else than the coordinator. */
+  readonly freshMs: number;
   /** How long an unasked store stays held. */
   readonly interestMs: number;
 }
@@ -44,6 +46,8 @@ export function timingOf(
     retryMs: Math.min(1_000, ttlMs / 6),
     // The contract says within 2 s; the rest is for the socket and a busy machine.
     answerWithinMs: 1_800,
+    // What a write that is not answered, which takes 1.5 s, leaves of that.
+    freshMs: 300,
     interestMs: options.interestMs ?? DEFAULT_INTEREST_MS,
   };
 }

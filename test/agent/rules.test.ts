@@ -3,9 +3,11 @@
  * nats-server, real locks. TTLs are short so that a failover takes seconds.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { closeSync, openSync } from "node:fs";
 import { Kvm } from "@nats-io/kv";
 import { jetstream } from "@nats-io/jetstream";
 import { connect as connectNats } from "@nats-io/transport-node";
+import { tryFlock } from "../../src/sys/flock.ts";
 import { NatsServer } from "../support/nats.ts";
 import { RealAgent, type RealAgentOptions, refusal, runClient } from "../support/real_agent.ts";
 import { until } from "../support/wait.ts";
@@ -399,6 +401,42 @@ describe("refusals", () => {
     expect(kind).toBe("unavailable");
     expect(error.exit).toBe(69);
     await own.stop();
+  });
+
+  test("a coordinator that hangs, or is gone, is told also to who waits for a turn or a lock", async () => {
+    const own = await NatsServer.start();
+    try {
+      // Renewed each ten seconds: nothing is noticed by that.
+      await using agent = await RealAgent.start({
+        node: "alpha",
+        nats: own.url,
+        flags: ["--ttl", "30s"],
+      });
+      for (const store of ["turn", "lock"]) agent.makeStore(store);
+      const client = await agent.client();
+      const { token, lock_path } = await client.call("guard", { store: "lock" });
+      await client.call("release", { token });
+      await client.call("guard", { store: "turn" });
+      const other = openSync(lock_path, "r+");
+      expect(tryFlock(other)).toBe(true);
+      own.freeze();
+      const asked = performance.now();
+      const refusals = await Promise.all(
+        ["turn", "lock"].map((store) => refusal(client.call("guard", { store, wait_ms: 60_000 }))),
+      );
+      expect(refusals.map(({ kind }) => kind)).toEqual(["unavailable", "unavailable"]);
+      expect(performance.now() - asked).toBeLessThan(5_000);
+      const before = agent.log().length;
+      await own.kill();
+      await agent.logged("problem", { check: "coordinator" }, before);
+      for (const params of [{}, { wait_ms: 60_000 }, { shared: true, wait_ms: 60_000 }]) {
+        const { kind } = await refusal(client.call("guard", { store: "turn", ...params }));
+        expect(kind).toBe("unavailable");
+      }
+      closeSync(other);
+    } finally {
+      await own.stop();
+    }
   });
 
   test("without --nats and --standalone there is no agent; standalone is told with each grant", async () => {

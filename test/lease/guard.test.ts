@@ -192,6 +192,85 @@ test("handle() tells a guard that waited for the lease unavailable, not busy, wh
   expect(h.refused.get(id)?.kind).toBe("unavailable");
 });
 
+test("handle() refuses at once when the connection is down, whoever has the turn and whatever the wait", () => {
+  const h = new Harness();
+  h.acquire(50);
+  h.grant(51);
+  h.connected = false;
+  h.handle({ type: "disconnected" });
+  const ids = [
+    h.guard(),
+    h.guard({ waitMs: 60_000 }),
+    h.guard({ waitMs: 60_000, shared: true }),
+  ];
+  expect(ids.map((id) => h.refused.get(id)?.kind)).toEqual(ids.map(() => "unavailable"));
+  const patient = h.guard({ waitMs: 60_000, waitLease: true });
+  expect([h.refused.get(patient), h.store.waiting]).toEqual([undefined, 1]);
+});
+
+/** Waits for something else than the coordinator: the turn, the lock, the grace. */
+const WAITS: [string, (h: Harness) => number][] = [
+  ["its turn", (h) => {
+    h.acquire(50);
+    h.grant(51);
+    h.pass(1_000);
+    return h.guard({ waitMs: 60_000 });
+  }],
+  ["the lock", (h) => {
+    h.onDisk = undefined;
+    h.acquire(50);
+    h.pass(1_000);
+    return h.guard({ waitMs: 60_000 });
+  }],
+  ["the grace", (h) => {
+    h.acquire(50, tenureOf("i-beta", 40));
+    h.pass(1_000);
+    return h.guard({ waitMs: 60_000 });
+  }],
+];
+
+test.each(WAITS)(
+  "handle() refuses within 2 s when nothing answers, also a guard that waits for %s",
+  (_, wait) => {
+    const h = new Harness();
+    const id = wait(h);
+    const askedMs = h.nowMs;
+    h.pass(1_500);
+    h.put(UNKNOWN);
+    expect(h.refused.get(id)?.kind).toBe("unavailable");
+    expect(h.nowMs - askedMs).toBeLessThan(2_000);
+  },
+);
+
+test.each(WAITS)(
+  "handle() proves the hold anew, but not more than needed, while a guard waits for %s",
+  (_, wait) => {
+    const h = new Harness();
+    wait(h);
+    let writes = 0;
+    for (let ms = 0; ms < 3_000; ms += 50) {
+      while (h.requests.length > 0) {
+        h.put(ok(60 + writes));
+        writes++;
+      }
+      h.pass(50);
+    }
+    expect(writes).toBeGreaterThanOrEqual(8);
+    expect(writes).toBeLessThanOrEqual(11);
+    expect(h.refused.size).toBe(0);
+  },
+);
+
+test("handle() does not prove the hold for whoever waits for the lease anyhow", () => {
+  const h = new Harness();
+  h.acquire(50);
+  h.grant(51);
+  h.pass(1_000);
+  h.guard({ waitMs: 60_000, waitLease: true });
+  h.pass(1_000);
+  expect(h.requests).toEqual([]);
+});
+
 test("handle() refuses within 2 s when nothing answers, whatever the wait", () => {
   const h = new Harness();
   const id = h.guard({ waitMs: 60_000 });
