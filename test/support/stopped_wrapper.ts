@@ -49,9 +49,14 @@ function stoppedWrapper(asked: string): Promise<number> {
     params: { token, store: "one", deadline_boot_ms: deadlineMs + 100_000 },
   };
   const connection = {
-    onNotification: () => () => {},
+    // Told once the command runs: it is started before the event loop turns.
+    onNotification: (listener: (notification: Notification) => void) => {
+      setTimeout(() => listener(renewal));
+      return () => {};
+    },
     closed: new Promise<null>(() => {}),
-    call: () => Promise.resolve({}),
+    call: (method: string) =>
+      method === "verify" ? Promise.reject(new Error()) : Promise.resolve({}),
   } as unknown as Connection;
   return new Wrapper({
     command: { path: Buffer.from("/bin/sh"), argv: ["sh", "-c", COMMAND, asked].map(Buffer.from) },
@@ -69,7 +74,7 @@ function stoppedWrapper(asked: string): Promise<number> {
       agentPid: 0,
       ttlMs: TTL_MS,
       connection,
-      early: [renewal],
+      early: [],
     },
     shared: false,
     socket: "/nowhere/agent.sock",

@@ -32,11 +32,21 @@ const KILL_LEAD_MS = 20;
 
 /** What the clock says about a command under `hold`. */
 export function stepAt(hold: Hold, nowMs: number): Step {
-  const endAtMs = hold.endingSinceMs ?? hold.deadlineMs - hold.killAfterMs;
+  const endAtMs = endTimeMs(hold);
   const killAtMs = killTimeMs(hold);
   if (nowMs >= killAtMs) return { kind: "kill" };
   if (nowMs >= endAtMs) return { kind: "end", untilMs: killAtMs };
   return { kind: "run", untilMs: endAtMs };
+}
+
+/** Whether the command may be started, or run on. */
+export function mayRun(hold: Hold, nowMs: number): boolean {
+  return stepAt(hold, nowMs).kind === "run";
+}
+
+/** When the command is asked to end. */
+export function endTimeMs({ deadlineMs, killAfterMs, endingSinceMs }: Hold): number {
+  return endingSinceMs ?? deadlineMs - killAfterMs;
 }
 
 /** When whatever still runs is killed. */
