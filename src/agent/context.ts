@@ -15,6 +15,8 @@ export class Context {
   #now: LeaseContext;
   /** When the buckets were last seen to be others; boot clock. */
   #remadeAtMs = -Infinity;
+  /** The longest TTL that this agent went by: what it granted by that lives on for as long. */
+  #longestTtlMs = 0;
   /** Whether nobody knows if they are those of before. */
   #unseen = false;
 
@@ -32,6 +34,7 @@ export class Context {
   }
 
   setTtl(ttlMs: number): void {
+    this.#longestTtlMs = Math.max(this.#longestTtlMs, ttlMs);
     this.#now = this.#by(ttlMs, this.#now);
   }
 
@@ -52,7 +55,7 @@ export class Context {
   setBuckets(seen: BucketsSeen, nowMs: number): void {
     this.#unseen = seen === "unseen";
     if (seen === "others" || seen === "forgotten") this.#remadeAtMs = nowMs;
-    this.setTtl(this.#now.timing.ttlMs);
+    this.#now = this.#by(this.#now.timing.ttlMs, this.#now);
   }
 
   #by(
@@ -61,13 +64,15 @@ export class Context {
   ): LeaseContext {
     const { graceMs, interestMs, node, incarnation, rules = ALL_RULES } = this.#options;
     return {
-      timing: timingOf({ ttlMs, graceMs, interestMs }),
+      timing: timingOf({ ttlMs, graceMs, interestMs, longestTtlMs: this.#longestTtlMs }),
       node,
       incarnation,
       rules,
       connected,
       downReason,
-      remadeUntilMs: this.#unseen ? Infinity : this.#remadeAtMs + 2 * ttlMs,
+      remadeUntilMs: this.#unseen
+        ? Infinity
+        : this.#remadeAtMs + 2 * Math.max(ttlMs, this.#longestTtlMs),
       ...this.#hooks,
     };
   }
