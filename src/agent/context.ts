@@ -15,7 +15,7 @@ export class Context {
   #now: LeaseContext;
   /** When the buckets were last seen to be others; boot clock. */
   #remadeAtMs = -Infinity;
-  /** The longest TTL that this agent went by: what it granted by that lives on for as long. */
+  /** The longest TTL that this agent went by, or the buckets had that were lost: grants may live as long. */
   #longestTtlMs = 0;
   /** Whether nobody knows if they are those of before. */
   #unseen = false;
@@ -52,9 +52,12 @@ export class Context {
    * that, because they were lost some time before it was missed. While they are unseen they may be others,
    * too: a store that is given a grace for that keeps it, also when they turn out to be those of before.
    */
-  setBuckets(seen: BucketsSeen, nowMs: number): void {
+  setBuckets(seen: BucketsSeen, nowMs: number, ttlBeforeMs: number): void {
     this.#unseen = seen === "unseen";
-    if (seen === "others" || seen === "forgotten") this.#remadeAtMs = nowMs;
+    if (seen === "others" || seen === "forgotten") {
+      this.#remadeAtMs = nowMs;
+      this.#longestTtlMs = Math.max(this.#longestTtlMs, ttlBeforeMs);
+    }
     this.#now = this.#by(this.#now.timing.ttlMs, this.#now);
   }
 

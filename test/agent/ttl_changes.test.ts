@@ -97,4 +97,26 @@ describe.concurrent("a TTL that is made smaller", () => {
     await beta.logged("problem_over", { check: "bucket" });
     expect(await grantedAfter(beta, grant.deadline_boot_ms)).toBeGreaterThan(0);
   }, TEST_MS);
+
+  test.each([
+    ["the agent that makes them again was told none, and goes by that of before", [], LONG_MS],
+    ["the agent that makes them again is told a smaller one", SHORT, SHORT_MS],
+  ])("with both buckets lost: %s", async (_, flags, ttlMs) => {
+    await using server = await NatsServer.start();
+    const first = await start("beta", server, LONG);
+    expect(await first.end("SIGTERM")).toBe(0);
+    const { agent, grant } = await frozenHolder(server);
+    await using _agent = agent;
+    await server.wipe();
+    await server.restart();
+    await using beta = await RealAgent.start({
+      node: "beta",
+      nats: server.url,
+      state: first.state,
+      flags: [...flags],
+    });
+    expect(await beta.logged("coordinator_ready")).toMatchObject({ ttl_ms: ttlMs });
+    beta.makeStore("one");
+    expect(await grantedAfter(beta, grant.deadline_boot_ms)).toBeGreaterThan(0);
+  }, TEST_MS);
 });
