@@ -161,7 +161,8 @@ export class Wrapper {
     const { command, grant: { result } } = this.#options;
     const { lost, reason } = this.#link;
     const what = lost === null ? "ran out" : "went";
-    const why = lost ?? reason;
+    // Its advice is for who has written.
+    const why = lost?.replace(/;.*$/, "") ?? reason;
     return `the lease on ${result.store} ${what} before ${commandOf(command)} was started (${why})`;
   }
 
