@@ -110,6 +110,7 @@ export class Wrapper {
     } catch (error) {
       // What fails after the start must not be taken for a command that never ran.
       if (!this.#started) {
+        this.#enforcer.stop();
         watchdog.dismiss();
         this.#cgroup?.remove();
       }

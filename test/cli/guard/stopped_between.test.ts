@@ -1,5 +1,6 @@
 /** What the wrapper and its watchdog decide when news come between them. */
 import { expect, test } from "bun:test";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { Enforcer, type EnforcerOptions } from "../../../src/cli/guard/enforcer.ts";
 import { newsRead } from "../../../src/cli/guard/news.ts";
@@ -13,8 +14,16 @@ const INSIDE_WRAPPER = join(import.meta.dir, "../../support/inside_wrapper.ts");
 
 test("a wrapper that is stopped as it tells of a renewal learns that the watchdog ended the command", async () => {
   using dir = tempDir();
-  await using wrapper = bun(STOPPED_WRAPPER, [join(dir.path, "asked")]);
+  await using wrapper = bun(STOPPED_WRAPPER, ["renewal", join(dir.path, "asked")]);
   expect(await wrapper.line()).toBe("79");
+});
+
+test("a wrapper that is stopped right before it starts the command does not start it past the deadline", async () => {
+  using dir = tempDir();
+  const ran = join(dir.path, "ran");
+  await using wrapper = bun(STOPPED_WRAPPER, ["start", ran]);
+  expect(await wrapper.line()).toBe("79");
+  expect(existsSync(ran)).toBe(false);
 });
 
 test("a watchdog that kills what is in the command's cgroup spares the wrapper that starts it from there", async () => {
