@@ -42,11 +42,11 @@ describe("onTenure()", () => {
     await until("the next is told", () => heard(subject, "a/x.y").includes(3));
     expect(heard(subject, "a/x.y")).toEqual([2, 3]);
     // Beside the record, as when it is read; but not in it.
-    const { ttlMs } = writer.nats;
+    const ttlMs = writer.nats.ttlMs!;
     expect(ttlMs).toBeGreaterThan(0);
     expect(subject.told.tenures.map(({ record }) => record.ttlMs)).toEqual([ttlMs, ttlMs]);
-    expect(value(await subject.readTenure("a/x.y")).record?.ttlMs).toBe(ttlMs!);
-    const [newest] = value(await subject.readHistory("a/x.y"));
+    expect(value(await subject.readTenure("a/x.y")).record?.ttlMs).toBe(ttlMs);
+    const [newest] = value(await subject.history("a/x.y"));
     expect(Object.keys(newest!)).not.toContain("ttlMs");
   }, TEST_MS);
 
