@@ -145,12 +145,12 @@ test("guard() reads an answer that came in time, though its own patience ended w
   await using alpha = await fleet(server.url, TTL_MS)("alpha");
   const first = new Command(alpha);
   await first.started();
-  const second = new Command(alpha, ["--wait", "2s"]);
+  const second = new Command(alpha, ["--wait", "8s"]);
   await until("the second waits", async () => (await grantsAndWaiters(alpha))[1] === 1);
   second.freeze();
   first.end();
   await first.guard.exited;
-  const untilMs = bootTimeMs() + 9_000; // its wait, and as long as an answer may take
+  const untilMs = bootTimeMs() + 14_000; // its wait, and as long as an answer may take
   await until("it would wait no more", () => bootTimeMs() >= untilMs);
   second.thaw();
   await second.started();
