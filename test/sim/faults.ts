@@ -114,6 +114,8 @@ class FaultSet {
       // An operator makes the bucket again as it should have been made.
       for (const store of this.#world.plan.stores) server.disturb(store);
       server.remakeEntries(FIRST_REVISION + Math.ceil(this.#world.scheduler.nowMs));
+      // Records of before may stand over those of the life that ends here.
+      if (checks.amnesiaMs > -Infinity) checks.onAmnesia();
     }
   }
 
