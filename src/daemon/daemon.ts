@@ -4,6 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { Agent } from "../agent/agent.ts";
+import { livingProcesses } from "../cli/guard/sweep.ts";
 import type { RunOptions } from "../cli/run_options.ts";
 import { BootClock, SystemTimers } from "../disk/boot_clock.ts";
 import { FlockLockFiles } from "../disk/lock_files.ts";
@@ -161,9 +162,11 @@ function join(
   const locks = new FlockLockFiles(options.lockPath, { clock, timers });
   const memory = new StateMemory(made.state, incarnation);
   const observer = new LogObserver(log);
-  const leftovers = new Leftovers({ clock, timers, locks, log });
   // Assigned below; nobody asks before events can come.
   let agent: Agent | null = null;
+  const isOut = (token: string) => agent!.lockOf(token) !== null;
+  const processes = livingProcesses;
+  const leftovers = new Leftovers({ clock, timers, locks, log, isOut, processes });
   const lifetime = new Lifetime({
     agent: () => agent!,
     log,
