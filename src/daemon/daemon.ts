@@ -92,6 +92,9 @@ async function run(options: RunOptions, log: Log): Promise<number> {
   });
   const few = descriptorWarning(options.limits, descriptors);
   if (few !== null) log.event("warn", "few_descriptors", { message: few });
+  // Before all others: the entries of the last agent do not wait. What writes in these stores is ended
+  // by nobody any more if it was left by a guard that was killed: then only our renewals protect it.
+  parts.agent.asking.want(state.journal.unfinished);
   if (stores !== null) parts.agent.setPinned(stores);
   const { lifetime } = parts;
   const onHangUp = () => void lifetime.reload(() => reload(options, parts, log));

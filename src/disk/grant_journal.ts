@@ -163,6 +163,12 @@ export class GrantJournal {
     });
   }
 
+  /** The stores in which clients of earlier incarnations, or what they left running, may still write. */
+  get unfinished(): Set<string> {
+    const left = [...this.#left.keys()].filter((store) => this.lingerUntilMs(store) > 0);
+    return new Set([...this.#inherited.keys(), ...left]);
+  }
+
   /** Until when, on CLOCK_BOOTTIME, what gone clients left running in a store may write; 0: nothing. */
   lingerUntilMs(store: string): number {
     const untilMs = this.#left.get(store) ?? 0;

@@ -10,6 +10,7 @@ import { type RealAgent, runClient } from "../support/real_agent.ts";
 import { reap } from "../support/reaper.ts";
 import { isRunning } from "../support/running.ts";
 import { until } from "../support/wait.ts";
+import { watchdogOf } from "../support/watchdog_of.ts";
 
 const TTL_MS = 3_000;
 
@@ -42,16 +43,8 @@ async function startTree(
   return { guard, pids };
 }
 
-/** The child of the wrapper that is not of `pids`. */
-function watchdogOf({ pid }: Guarded, pids: readonly number[]): number {
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "latin1").trim().split(" ");
-  const watchdogs = children.map(Number).filter((child) => !pids.includes(child));
-  expect(watchdogs).toHaveLength(1);
-  return watchdogs[0];
-}
-
 async function killBoth(guard: Guarded, pids: readonly number[]): Promise<void> {
-  const watchdog = watchdogOf(guard, pids);
+  const watchdog = watchdogOf(guard.pid, pids);
   for (const each of [guard.pid, watchdog]) process.kill(each, "SIGKILL");
   await guard.exited;
 }
@@ -109,7 +102,7 @@ describe("a guard that was stopped and loses its lease", () => {
   test.each(ways)("is ended by the agent when its watchdog was %s", async (_how, end) => {
     await using alpha = await fleet(server.url, TTL_MS)("alpha");
     const { guard, pids } = await startTree(alpha);
-    const watchdog = watchdogOf(guard, pids);
+    const watchdog = watchdogOf(guard.pid, pids);
     freezeProcess(guard.pid); // first: it would start another
     end(watchdog);
     server.freeze();
@@ -136,7 +129,7 @@ describe("a guard that was stopped and loses its lease", () => {
     await using alpha = await start("alpha", { nats: proxy.url });
     await using beta = await start("beta");
     const { guard, pids } = await startTree(alpha);
-    const watchdog = watchdogOf(guard, pids);
+    const watchdog = watchdogOf(guard.pid, pids);
     freezeProcess(guard.pid);
     process.kill(watchdog, "SIGKILL");
     proxy.cut();
@@ -164,7 +157,7 @@ test("a client that lost its grant and lets go of nothing is left alone, and wha
   alpha.makeStore("two");
   const { guard, pids } = await startTree(alpha, "two");
   freezeProcess(guard.pid);
-  process.kill(watchdogOf(guard, pids), "SIGKILL");
+  process.kill(watchdogOf(guard.pid, pids), "SIGKILL");
   server.freeze();
   try {
     await alpha.logged("leftovers_killed", { store: "two" });
