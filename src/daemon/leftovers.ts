@@ -19,7 +19,7 @@ import { carriersOf, marksOf } from "./marked.ts";
  * watchdog kills 20 ms before, and lets go when nothing runs: in an ordinary outage nobody is looked for.
  */
 const LETS_GO_MS = 250;
-/** Between two looks at what was killed: it ends at once, but may have forked meanwhile, ms. */
+/** Between two looks, ms: what was killed ends at once, but may have forked meanwhile. */
 const LOOK_EVERY_MS = 20;
 /** After so many looks whatever is left does not die of SIGKILL: a disk that hangs. */
 const MAX_LOOKS = 50;
@@ -85,6 +85,8 @@ export class Leftovers {
 
   #onWake(): void {
     this.#wakeMs = Infinity;
+    // Each goes through all that are awaited: in an outage these are many, their deadlines all different.
+    this.#notBeforeMs = this.#ports.clock.bootMs() + LOOK_EVERY_MS;
     const due = this.#takeDue();
     if (due.length > 0 || this.#endings.length > 0) this.#look(due);
     if (this.#endings.length > 0) return this.#wakeAt(0);
@@ -121,7 +123,7 @@ export class Leftovers {
     }
     this.#endAll(processes);
     const tookMs = clock.bootMs() - startedMs;
-    this.#notBeforeMs = startedMs + Math.max(LOOK_EVERY_MS, tookMs / MAX_SHARE);
+    this.#notBeforeMs = Math.max(this.#notBeforeMs, startedMs + tookMs / MAX_SHARE);
   }
 
   #endAll(processes: readonly Process[]): void {
