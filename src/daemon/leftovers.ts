@@ -117,9 +117,12 @@ export class Leftovers {
     const startedMs = clock.bootMs();
     const processes = this.#ports.processes();
     const marks = marksOf(new Set(due.map(({ token }) => token)), processes);
+    // A client that goes while its command is being ended is due once more.
+    const known = new Set(this.#endings.map(({ mark }) => mark));
     for (const { store, token } of due) {
       const mark = marks.get(token);
-      if (mark !== undefined) this.#endings.push({ store, mark, killed: new Set(), looks: 0 });
+      if (mark === undefined || known.has(mark)) continue;
+      this.#endings.push({ store, mark, killed: new Set(), looks: 0 });
     }
     this.#endAll(processes);
     const tookMs = clock.bootMs() - startedMs;
