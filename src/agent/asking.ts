@@ -1,5 +1,5 @@
 /**
- * Questions whether stores are held.
+ * Questions whether stores are held; and who wants one though nobody asks.
  * @module
  */
 import type { Clock } from "../ports/clock.ts";
@@ -56,6 +56,16 @@ export class Asking {
       });
       return true;
     }));
+  }
+
+  /** The stores are wanted as if somebody had asked about them now, whom nobody has to answer. */
+  want(stores: Iterable<string>): void {
+    const { engine, clock } = this.#parts;
+    for (const code of stores) {
+      const slot = engine.slot(code);
+      slot.store.touch(clock.bootMs());
+      engine.dispatch(slot, { type: "tick" });
+    }
   }
 
   #ask(asker: Asker, code: string, done: (held: boolean) => void): void {

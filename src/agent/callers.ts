@@ -118,7 +118,7 @@ export class Callers {
       case "renewed":
         return this.#tellDeadline(effect.type, effect.id, effect.deadlineMs);
       case "grant_lost":
-        return this.#tellLost(effect.id, effect.refusal);
+        return this.#tellLost(effect.id, effect.refusal, effect.deadlineMs);
       case "grant_ended":
         return this.#ended(slot, effect.id, effect.lingerUntilMs);
     }
@@ -161,7 +161,8 @@ export class Callers {
 
   #ended(slot: Slot, id: number, untilMs: number): void {
     const token = this.forget(id, untilMs)?.token;
-    if (token && untilMs > 0) this.#ports.onLeft?.({ store: slot.store.code, token, untilMs });
+    if (!token || untilMs === 0) return;
+    this.#ports.onLeft?.({ store: slot.store.code, token, untilMs, gone: true });
   }
 
   #refuse(id: number, refusal: Refusal): void {
@@ -179,12 +180,14 @@ export class Callers {
     client.deadline(change, { token, store: slot.store.code, deadlineMs });
   }
 
-  #tellLost(id: number, { kind, message }: Refusal): void {
+  #tellLost(id: number, { kind, message }: Refusal, untilMs: number): void {
     const entry = this.#requests.guards.get(id);
     if (entry === undefined || entry.token === null) return;
-    const { token, client, slot } = entry;
-    this.#ports.observer.grantLost(slot.store.code, kind, client.pid);
-    client.lost({ token, store: slot.store.code, kind, message });
+    const { token, client, params } = entry;
+    const { store } = params;
+    this.#ports.observer.grantLost(store, kind, client.pid);
+    client.lost({ token, store, kind, message });
+    if (params.passLock) this.#ports.onLeft?.({ store, token, untilMs, gone: false });
   }
 
   #takeVerify(id: number): Answer<Verified> | undefined {

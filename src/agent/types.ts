@@ -48,11 +48,19 @@ export interface AgentPorts {
   /** An unguessable token. */
   readonly newToken: () => string;
   readonly observer: Observer;
-  /**
-   * A client went without letting go of its grant and with the lock in hand: what it left running may
-   * write until `untilMs`, and not after.
-   */
-  readonly onLeft?: (left: { store: string; token: string; untilMs: number }) => void;
+  /** A grant is no permission any more, but something may run under it that was passed the lock. */
+  readonly onLeft?: (left: Left) => void;
+}
+
+/** What was passed the lock of a grant that is over or lost: it may write until its deadline, not after. */
+export interface Left {
+  readonly store: string;
+  /** What was started under it has this token in its environment: a sure sign, for it is secret. */
+  readonly token: string;
+  /** The latest deadline that the client was told, on CLOCK_BOOTTIME. */
+  readonly untilMs: number;
+  /** Whether the client went without letting go; else it was told of the loss, and is to let go. */
+  readonly gone: boolean;
 }
 
 /** Told of what happens, for logs and metrics. */

@@ -4,10 +4,14 @@
  */
 import { randomBytes } from "node:crypto";
 import { Agent } from "../agent/agent.ts";
+import { probeLock } from "../agent/lock_probe.ts";
+import { livingProcesses } from "../cli/guard/sweep.ts";
 import type { RunOptions } from "../cli/run_options.ts";
 import { BootClock, SystemTimers } from "../disk/boot_clock.ts";
 import { FlockLockFiles } from "../disk/lock_files.ts";
 import { StateDir, StateDirError } from "../disk/state_dir.ts";
+import type { Clock, Timers } from "../ports/clock.ts";
+import type { LockFiles } from "../ports/lock_file.ts";
 import { SetupError } from "../nats/setup_error.ts";
 import { isJournal, type Log, openLog } from "../service/log.ts";
 import { QuietLog } from "../service/quiet_log.ts";
@@ -76,10 +80,14 @@ async function run(options: RunOptions, log: Log): Promise<number> {
   const tooFew = tooFewDescriptors(descriptors);
   if (tooFew !== null) throw new LimitError(tooFew);
   const stores = options.storesFile === null ? null : pinnedOf(options.storesFile);
-  const state = StateDir.open(options.stateDir, { incarnation, node });
+  const clock = new BootClock();
+  const timers = new SystemTimers();
+  const locks = new FlockLockFiles(options.lockPath, { clock, timers });
+  const isLocked = (store: string) => probeLock(locks, store)?.kind === "busy";
+  const state = StateDir.open(options.stateDir, { incarnation, node, isLocked });
   for (const message of options.warnings) log.event("warn", "settings", { message });
   for (const damage of state.damage) log.event("warn", "state_damaged", { message: damage });
-  const parts = join(options, { incarnation, state, descriptors, log });
+  const parts = join(options, { incarnation, state, descriptors, log, clock, timers, locks });
   log.event("info", "started", {
     version: VERSION,
     node,
@@ -91,6 +99,9 @@ async function run(options: RunOptions, log: Log): Promise<number> {
   });
   const few = descriptorWarning(options.limits, descriptors);
   if (few !== null) log.event("warn", "few_descriptors", { message: few });
+  // Before all others: the entries of the last agent do not wait. What writes in these stores is ended
+  // by nobody any more if it was left by a guard that was killed: then only our renewals protect it.
+  parts.agent.asking.want(state.journal.unfinished);
   if (stores !== null) parts.agent.setPinned(stores);
   const { lifetime } = parts;
   const onHangUp = () => void lifetime.reload(() => reload(options, parts, log));
@@ -150,20 +161,30 @@ async function monitor(
   return monitoring;
 }
 
+/** What the parts are made of. */
+interface Made {
+  readonly incarnation: string;
+  readonly state: StateDir;
+  readonly descriptors: number;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly locks: LockFiles;
+}
+
 /** Joins agent, coordinator and socket: each knows the others only by what it is handed here. */
 function join(
   options: RunOptions,
-  made: { incarnation: string; state: StateDir; descriptors: number; log: Log },
+  made: Made,
 ): Parts {
-  const { incarnation, log } = made;
-  const clock = new BootClock();
-  const timers = new SystemTimers();
-  const locks = new FlockLockFiles(options.lockPath, { clock, timers });
+  const { incarnation, log, clock, timers, locks } = made;
   const memory = new StateMemory(made.state, incarnation);
   const observer = new LogObserver(log);
-  const leftovers = new Leftovers({ clock, timers, locks, log });
   // Assigned below; nobody asks before events can come.
   let agent: Agent | null = null;
+  const isOut = (token: string) => agent!.lockOf(token) !== null;
+  const processes = livingProcesses;
+  const leftovers = new Leftovers({ clock, timers, locks, log, isOut, processes });
   const lifetime = new Lifetime({
     agent: () => agent!,
     log,

@@ -1,30 +1,30 @@
 /**
- * The last resort for guarded commands: their wrapper was killed, their watchdog as well, and their
- * deadline has come. Where the agent has the right to, it ends them; where not, it says so.
+ * The last resort for guarded commands: their deadline has come, and neither their wrapper nor their
+ * watchdog has ended them, because they were killed or stopped. Where the agent has the right to, it
+ * ends them; where not, it says so.
  * @module
  */
-import { readdirSync } from "node:fs";
 import { constants } from "node:os";
-import { marksIn, membersOf, readEnvironment } from "../cli/guard/sweep.ts";
 import { probeLock } from "../agent/lock_probe.ts";
+import type { Left } from "../agent/types.ts";
+import type { Process } from "../cli/guard/sweep.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { LockFiles } from "../ports/lock_file.ts";
 import type { Log } from "../service/log.ts";
 import { maySignal, signalProcess } from "../sys/job.ts";
+import { carriersOf, marksOf } from "./marked.ts";
 
-/** Between two looks at what was killed: it ends at once, but may have forked meanwhile, ms. */
-const SWEEP_EVERY_MS = 20;
-/** After so many sweeps whatever is left does not die of SIGKILL: a disk that hangs. */
-const MAX_SWEEPS = 50;
-
-/** A grant whose client went with the lock in hand. */
-export interface Left {
-  readonly store: string;
-  /** What was started under it has this token in its environment: a sure sign, for it is secret. */
-  readonly token: string;
-  /** The deadline that the client was told, on CLOCK_BOOTTIME. */
-  readonly untilMs: number;
-}
+/**
+ * How long after the deadline a client that was told of the loss may take to let go, ms. Its wrapper or
+ * watchdog kills 20 ms before, and lets go when nothing runs: in an ordinary outage nobody is looked for.
+ */
+const LETS_GO_MS = 250;
+/** Between two looks, ms: what was killed ends at once, but may have forked meanwhile. */
+const LOOK_EVERY_MS = 20;
+/** After so many looks whatever is left does not die of SIGKILL: a disk that hangs. */
+const MAX_LOOKS = 50;
+/** On a host with very many processes a look takes long: the agent has other things to do, too. */
+const MAX_SHARE = 1 / 5;
 
 /** What the leftovers are ended with. */
 export interface LeftoversPorts {
@@ -32,79 +32,129 @@ export interface LeftoversPorts {
   readonly timers: Timers;
   readonly locks: LockFiles;
   readonly log: Log;
+  /** Whether the client that was passed the lock with this token has not let go. */
+  readonly isOut: (token: string) => boolean;
+  /** Looks at all processes of the host, which takes long. */
+  readonly processes: () => readonly Process[];
 }
 
-/** Ends what gone clients left running, when their deadlines come. */
+/** A command that is being ended. */
+interface Ending {
+  readonly store: string;
+  readonly mark: string;
+  readonly killed: Set<number>;
+  looks: number;
+}
+
+/** Ends what is left of lost grants and gone clients, when their deadlines come. */
 export class Leftovers {
   readonly #ports: LeftoversPorts;
-  readonly #cancels = new Set<() => void>();
+  /** By token: an outage loses very many at once, and a client that was told of it may go. */
+  readonly #awaited = new Map<string, Left & { readonly dueMs: number }>();
+  #endings: Ending[] = [];
+  /** When the look that is on its way comes; Infinity when none is. */
+  #wakeMs = Infinity;
+  #notBeforeMs = 0;
+  #cancel = () => {};
 
   constructor(ports: LeftoversPorts) {
     this.#ports = ports;
   }
 
-  /** A client went; its watchdog ends what it left, or we do. */
+  /** A grant was lost, or its client went: what runs under it is ended at its deadline, or we end it. */
   expect(left: Left): void {
-    this.#after(left.untilMs - this.#ports.clock.bootMs(), () => this.#look(left));
+    const dueMs = left.untilMs + (left.gone ? 0 : LETS_GO_MS);
+    this.#awaited.set(left.token, { ...left, dueMs });
+    this.#wakeAt(dueMs);
   }
 
   /** Stops looking; the agent ends. */
   close(): void {
-    for (const cancel of this.#cancels) cancel();
-    this.#cancels.clear();
+    this.#cancel();
+    this.#wakeMs = -Infinity;
   }
 
-  #after(delayMs: number, act: () => void): void {
-    const cancel = this.#ports.timers.after(Math.max(0, delayMs), () => {
-      this.#cancels.delete(cancel);
-      act();
+  #wakeAt(atMs: number): void {
+    const wakeMs = Math.max(atMs, this.#notBeforeMs);
+    if (wakeMs >= this.#wakeMs) return;
+    this.#cancel();
+    this.#wakeMs = wakeMs;
+    const delayMs = Math.max(0, wakeMs - this.#ports.clock.bootMs());
+    this.#cancel = this.#ports.timers.after(delayMs, () => this.#onWake());
+  }
+
+  #onWake(): void {
+    this.#wakeMs = Infinity;
+    // Each goes through all that are awaited: in an outage these are many, their deadlines all different.
+    this.#notBeforeMs = this.#ports.clock.bootMs() + LOOK_EVERY_MS;
+    const due = this.#takeDue();
+    if (due.length > 0 || this.#endings.length > 0) this.#look(due);
+    if (this.#endings.length > 0) return this.#wakeAt(0);
+    let nextMs = Infinity;
+    for (const { dueMs } of this.#awaited.values()) nextMs = Math.min(nextMs, dueMs);
+    if (nextMs < Infinity) this.#wakeAt(nextMs);
+  }
+
+  /** Those under which something may run still. Timers can be early: compared at use. */
+  #takeDue(): Left[] {
+    const nowMs = this.#ports.clock.bootMs();
+    const due = [...this.#awaited.values()].filter(({ dueMs }) => dueMs <= nowMs);
+    for (const { token } of due) this.#awaited.delete(token);
+    return due.filter((left) => this.#mayRun(left));
+  }
+
+  /** Nearly always not: the wrapper or the watchdog has done it. Looking at every process takes long. */
+  #mayRun({ gone, store, token }: Left): boolean {
+    // While its client is there, the agent itself has the lock.
+    if (!gone) return this.#ports.isOut(token);
+    const found = probeLock(this.#ports.locks, store)?.kind ?? null;
+    return found === null || found === "busy";
+  }
+
+  /** One look at all processes, for all that are due or being ended. */
+  #look(due: readonly Left[]): void {
+    const { clock } = this.#ports;
+    const startedMs = clock.bootMs();
+    const processes = this.#ports.processes();
+    const marks = marksOf(new Set(due.map(({ token }) => token)), processes);
+    // A client that goes while its command is being ended is due once more.
+    const known = new Set(this.#endings.map(({ mark }) => mark));
+    for (const { store, token } of due) {
+      const mark = marks.get(token);
+      if (mark === undefined || known.has(mark)) continue;
+      this.#endings.push({ store, mark, killed: new Set(), looks: 0 });
+    }
+    this.#endAll(processes);
+    const tookMs = clock.bootMs() - startedMs;
+    this.#notBeforeMs = Math.max(this.#notBeforeMs, startedMs + tookMs / MAX_SHARE);
+  }
+
+  #endAll(processes: readonly Process[]): void {
+    const carriers = carriersOf(new Set(this.#endings.map(({ mark }) => mark)), processes);
+    this.#endings = this.#endings.filter((ending) => {
+      const members = [...carriers.get(ending.mark)!];
+      const ours = members.filter(maySignal);
+      for (const pid of ours) {
+        signalProcess(pid, constants.signals.SIGKILL);
+        ending.killed.add(pid);
+      }
+      ending.looks++;
+      if (ours.length > 0 && ending.looks < MAX_LOOKS) return true;
+      this.#tell(ending, members);
+      return false;
     });
-    this.#cancels.add(cancel);
   }
 
-  /** Timers can be early by a clock that stood still: compared at use. */
-  #look(left: Left): void {
-    if (this.#ports.clock.bootMs() < left.untilMs) return this.expect(left);
-    // Nearly always: the watchdog has done it. A look at every process would take milliseconds.
-    const found = probeLock(this.#ports.locks, left.store)?.kind ?? null;
-    if (found !== null && found !== "busy") return;
-    const mark = markOf(left.token);
-    if (mark !== null) this.#end(left.store, mark, new Set(), MAX_SWEEPS);
-  }
-
-  #end(store: string, mark: string, killed: Set<number>, sweeps: number): void {
-    const target = { mark, group: null, cgroup: null, lock: null };
-    const members = membersOf(target).map(({ pid }) => pid);
-    const ours = members.filter(maySignal);
-    for (const pid of ours) {
-      signalProcess(pid, constants.signals.SIGKILL);
-      killed.add(pid);
-    }
-    if (ours.length > 0 && sweeps > 1) {
-      return this.#after(SWEEP_EVERY_MS, () => this.#end(store, mark, killed, sweeps - 1));
-    }
+  #tell({ store, killed }: Ending, alive: readonly number[]): void {
     const { log } = this.#ports;
-    const why =
-      "agent guard and its watchdog were killed, and the deadline of their grant has come";
+    const why = "the deadline of their grant came while these processes ran: agent guard and its " +
+      "watchdog were killed or stopped, or too slow";
     if (killed.size > 0) {
       log.event("warn", "leftovers_killed", { store, pids: [...killed], message: why });
     }
-    if (members.length > 0) {
+    if (alive.length > 0) {
       const message = `${why}; end these processes yourself`;
-      log.event("error", "leftovers_alive", { store, pids: members, message });
+      log.event("error", "leftovers_alive", { store, pids: alive, message });
     }
   }
-}
-
-/** The mark of the guard that gave out this token, by any process that was told it; null for none. */
-function markOf(token: string): string | null {
-  for (const name of readdirSync("/proc")) {
-    const pid = Number(name);
-    if (!(pid > 0)) continue;
-    const variables = readEnvironment(pid);
-    if (!variables.includes(`ZIT_LEASE_TOKEN=${token}`)) continue;
-    const mark = marksIn(variables).at(-1);
-    if (mark) return mark;
-  }
-  return null;
 }

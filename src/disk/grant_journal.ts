@@ -4,47 +4,27 @@
  * @module
  */
 import { bootTimeMs } from "../sys/boot_time.ts";
-import { processExists, processState } from "../sys/proc.ts";
 import { atTurnEnd } from "../sys/turn.ts";
-import { unixSocketInodes } from "../sys/socket_peer.ts";
+import { decode, type JournaledGrant, mayLive, Sockets, type Value } from "./journaled_grant.ts";
 import { LogMap } from "./log_map.ts";
 
-/** A grant as it is journaled. */
-export interface JournaledGrant {
-  /** Names the grant among all of this host. Not its token: tokens are secret, this is written down. */
-  readonly id: string;
-  readonly store: string;
-  readonly epoch: number;
-  /** The client process; 0 where this PID namespace cannot see it. */
-  readonly pid: number;
-  /** When that process started, in clock ticks since boot; null where that could not be read. */
-  readonly startTime: number | null;
-  /**
-   * The client's end of its connection, by the number of its inode: whoever has that open may use the
-   * grant, also where the process that connected has left it to a child and ended. Default: 0, not
-   * known.
-   */
-  readonly socket?: number;
-  /**
-   * For how long after the agent's death what the client may leave running can write: such as the
-   * command of a guard that was killed, which has the lock in hand. Default: 0, nothing is left.
-   */
-  readonly lingerMs?: number;
-}
+export { type JournaledGrant } from "./journaled_grant.ts";
 
 /** What opening the journal needs to know. */
 export interface GrantJournalOptions {
   /** The id of the machine's present boot. */
   readonly boot: string;
-}
-
-interface Value extends Omit<JournaledGrant, "id"> {
-  /** No grant but what gone clients left running in the store: until when it may write. */
-  readonly leftUntilMs?: number;
+  /** Whether somebody has the store's lock now. Default: nobody ever has. */
+  readonly isLocked?: (store: string) => boolean;
 }
 
 /** Keys of what was left, as opposed to grants, whose ids begin with an incarnation. */
 const LEFT = "left/";
+
+/** When to look again at the lock of what should have been ended: a line in the journal each time, ms. */
+const LOOK_AGAIN_MS = 2_000;
+/** How many locks are looked at before one grant, which waits for it: 64 take about a millisecond. */
+const MAX_LOOKS = 64;
 
 /**
  * Grants that are out. A grant is journaled before it is given: once written it is in the page
@@ -58,6 +38,7 @@ const LEFT = "left/";
 export class GrantJournal {
   readonly #grants: LogMap<Value>;
   readonly #boot: string;
+  readonly #isLocked: (store: string) => boolean;
   /** The grants that earlier incarnations left unfinished, by store. */
   readonly #inherited = new Map<string, Set<string>>();
   /** Until when what gone clients left running may write, by store. */
@@ -75,22 +56,26 @@ export class GrantJournal {
    */
   constructor(path: string, options: GrantJournalOptions) {
     this.#boot = options.boot;
+    this.#isLocked = options.isLocked ?? (() => false);
     this.#grants = LogMap.open(path, { boot: options.boot, durable: false, decode });
     const nowMs = bootTimeMs();
     const lingering = new Map<string, number>();
     const sockets = new Sockets();
     this.#grants.retain(({ value, boot }) => {
       if (boot !== this.#boot) return false;
-      const { store, lingerMs = 0, leftUntilMs = nowMs + lingerMs } = value;
-      lingering.set(store, Math.max(lingering.get(store) ?? 0, leftUntilMs));
-      return value.leftUntilMs === undefined ? mayLive(value, sockets) : leftUntilMs > nowMs;
+      const { store, lingerMs = 0, leftUntilMs } = value;
+      const untilMs = leftUntilMs === undefined
+        ? nowMs + lingerMs
+        : this.#leftUntilMs(store, leftUntilMs, nowMs);
+      lingering.set(store, Math.max(lingering.get(store) ?? 0, untilMs));
+      return leftUntilMs === undefined ? mayLive(value, sockets) : untilMs > nowMs;
     });
     for (const [id, { value }] of this.#grants.entries) {
-      if (value.leftUntilMs !== undefined) this.#left.set(value.store, value.leftUntilMs);
-      else this.#inherit(value.store, id);
+      if (value.leftUntilMs === undefined) this.#inherit(value.store, id);
     }
     // From its death on no agent told anybody a new deadline.
-    for (const [store, untilMs] of lingering) if (untilMs > nowMs) this.#leave(store, untilMs);
+    const byTime = [...lingering].toSorted(([, a], [, b]) => a - b);
+    for (const [store, untilMs] of byTime) if (untilMs > nowMs) this.#leave(store, untilMs);
     this.#grants.flush();
   }
 
@@ -163,6 +148,12 @@ export class GrantJournal {
     });
   }
 
+  /** The stores in which clients of earlier incarnations, or what they left running, may still write. */
+  get unfinished(): Set<string> {
+    const left = [...this.#left.keys()].filter((store) => this.lingerUntilMs(store) > 0);
+    return new Set([...this.#inherited.keys(), ...left]);
+  }
+
   /** Until when, on CLOCK_BOOTTIME, what gone clients left running in a store may write; 0: nothing. */
   lingerUntilMs(store: string): number {
     const untilMs = this.#left.get(store) ?? 0;
@@ -217,56 +208,24 @@ export class GrantJournal {
   #forgetLeft(): void {
     if (this.#left.size === 0) return;
     const nowMs = bootTimeMs();
+    let looks = 0;
     for (const [store, untilMs] of this.#left) {
-      if (untilMs > nowMs) return;
+      if (untilMs > nowMs || looks++ === MAX_LOOKS) return;
+      const nextMs = this.#leftUntilMs(store, untilMs, nowMs);
+      if (nextMs > nowMs) {
+        this.#leave(store, nextMs);
+        continue;
+      }
       this.#left.delete(store);
       this.#grants.deleteLater(LEFT + store);
     }
   }
-}
 
-/** The Unix sockets that are open now, looked for when somebody asks, once. */
-class Sockets {
-  #inodes: ReadonlySet<number> | null = null;
-
-  has(inode: number): boolean {
-    this.#inodes ??= unixSocketInodes();
-    return this.#inodes.has(inode);
+  /**
+   * Until when what was left is to be reckoned with. Nobody may have ended it: then it writes for as long
+   * as it has the lock, also when the agent is started once more.
+   */
+  #leftUntilMs(store: string, untilMs: number, nowMs: number): number {
+    return untilMs > nowMs || !this.#isLocked(store) ? untilMs : nowMs + LOOK_AGAIN_MS;
   }
-}
-
-/** Whether a client may still use its grant: it lives, or somebody has its connection. */
-function mayLive({ pid, startTime, socket = 0 }: Value, sockets: Sockets): boolean {
-  return pid === 0 || runs(pid, startTime) || (socket > 0 && sockets.has(socket));
-}
-
-function runs(pid: number, startTime: number | null): boolean {
-  const state = processState(pid);
-  // Where /proc hides other users' processes, that there is one of this number must do.
-  if (!state) return processExists(pid);
-  return !state.ended && (startTime === null || state.startTime === startTime);
-}
-
-function decode(value: unknown): Value | null {
-  if (typeof value !== "object" || value === null) return null;
-  const fields = value as Partial<Record<keyof Value, unknown>>;
-  const { store, epoch, pid, startTime, socket, lingerMs, leftUntilMs } = fields;
-  if (typeof store !== "string" || !isCount(epoch) || !isCount(pid)) return null;
-  if (startTime !== null && !isCount(startTime)) return null;
-  if (socket !== undefined && !isCount(socket)) return null;
-  if (lingerMs !== undefined && !isCount(lingerMs)) return null;
-  if (leftUntilMs !== undefined && !isCount(leftUntilMs)) return null;
-  return {
-    store,
-    epoch,
-    pid,
-    startTime,
-    ...(socket === undefined ? {} : { socket }),
-    ...(lingerMs === undefined ? {} : { lingerMs }),
-    ...(leftUntilMs === undefined ? {} : { leftUntilMs }),
-  };
-}
-
-function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
 }

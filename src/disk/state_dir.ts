@@ -44,6 +44,8 @@ export interface StateDirOptions {
   readonly incarnation: string;
   /** The host's unique name. */
   readonly node: string;
+  /** Whether somebody has a store's lock now; see {@linkcode GrantJournalOptions}. */
+  readonly isLocked?: (store: string) => boolean;
   /** The id of the machine's present boot, for tests of a restart of the machine. */
   readonly boot?: string;
   /** The id of the machine, for tests of a copied disk. */
@@ -93,14 +95,14 @@ export class StateDir {
     held: Log[],
   ) {
     const keep = <T extends Log>(log: T): T => (held.push(log), log);
-    const { incarnation, node, boot = bootId(), machine = machineId() } = options;
+    const { incarnation, node, boot = bootId(), machine = machineId(), isLocked } = options;
     this.path = path;
     this.#boot = boot;
     this.#held = held;
     this.#lock = options.lock;
     const file = <V>(name: string, decode: (value: unknown) => V | null, limit?: number) =>
       keep(LogMap.open(join(path, name), { boot, durable: true, decode, limit }));
-    this.journal = keep(new GrantJournal(join(path, "grants"), { boot }));
+    this.journal = keep(new GrantJournal(join(path, "grants"), { boot, isLocked }));
     this.#incarnations = file("incarnations", decodeIncarnation, MAX_INCARNATIONS);
     this.#strangers = file("strangers", decodeText);
     this.#strangerSet = new Set(this.#strangers.entries.keys());

@@ -55,7 +55,7 @@ export function loseGrants(m: Moment, reason: Loss, deadline: number): void {
 function loseGrant(m: Moment, grant: Grant, reason: Loss, deadline: number): void {
   if (!m.store.grants.lose(grant, reason, deadline)) return;
   const refusal = { ...refuse.lost(m.store.code, LOSS[reason]), kind: LOSS_KIND[reason] };
-  m.out.push({ type: "grant_lost", id: grant.guard.id, refusal });
+  m.out.push({ type: "grant_lost", id: grant.guard.id, refusal, deadlineMs: deadline });
 }
 
 /** A verify of a grant: is its lock still the store's, and does the coordinator still agree? */

@@ -125,10 +125,18 @@ export type StoreEffect =
   | { readonly type: "refused"; readonly id: number; readonly refusal: Refusal }
   | ({ readonly type: "verified"; readonly id: number } & GrantFacts)
   | { readonly type: "verify_failed"; readonly id: number; readonly refusal: Refusal }
-  /** A grant's lease is about to run out, was renewed, or is lost. */
+  /**
+   * A grant's lease is about to run out, was renewed, or is lost; `deadlineMs`: the latest deadline that
+   * its client was told, by this or before.
+   */
   | { readonly type: "expiring"; readonly id: number; readonly deadlineMs: number }
   | { readonly type: "renewed"; readonly id: number; readonly deadlineMs: number }
-  | { readonly type: "grant_lost"; readonly id: number; readonly refusal: Refusal }
+  | {
+    readonly type: "grant_lost";
+    readonly id: number;
+    readonly refusal: Refusal;
+    readonly deadlineMs: number;
+  }
   /** The grant is over and forgotten; what its client left running may write until `lingerUntilMs`. */
   | { readonly type: "grant_ended"; readonly id: number; readonly lingerUntilMs: number }
   | { readonly type: "answer"; readonly id: number; readonly held: boolean };

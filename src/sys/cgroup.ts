@@ -13,9 +13,9 @@ import {
   writeFile,
   writeFileSync,
 } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { reasonOf } from "./errno.ts";
-import { processExists } from "./proc.ts";
+import { processExists, processState } from "./proc.ts";
 
 /** What the groups made here are called: with our number, so that others see when we are gone. */
 const PREFIX = "zit-guard-";
@@ -84,9 +84,13 @@ export class Cgroup {
     }
   }
 
-  /** Removes the group; what still runs in it goes on in the one above. */
+  /**
+   * Removes the group; what still runs in it goes on in the one above. Where a process that lives has
+   * made a group beneath, as a guard that was left running has, it stays until that one is gone, too.
+   */
   remove(): void {
     for (let tries = MOVE_TRIES; tries > 0; tries--) {
+      removeStale(this.path);
       for (const pid of pidsOf(this.path)) move(dirname(this.path), String(pid));
       try {
         return rmdirSync(this.path);
@@ -155,16 +159,35 @@ function unescape(path: string): string {
   return path.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(parseInt(octal, 8)));
 }
 
-/** Groups whose makers were killed together with whoever should have removed them. */
+/**
+ * Removes the groups in `parent` whose makers were killed together with whoever should have removed
+ * them, and those within, as guards in guards make them.
+ */
 function removeStale(parent: string): void {
-  for (const name of readdirSync(parent)) {
+  for (const name of namesIn(parent)) {
     const maker = name.startsWith(PREFIX) ? parseInt(name.slice(PREFIX.length), 10) : 0;
-    if (!(maker > 0) || processExists(maker)) continue;
+    if (!(maker > 0) || lives(maker)) continue;
+    const path = join(parent, name);
+    removeStale(path);
     try {
-      rmdirSync(join(parent, basename(name)));
+      rmdirSync(path);
     } catch {
       // Something runs in it: what its guard left running, watched by a watchdog.
     }
+  }
+}
+
+/** One that was killed with its parent may wait for a while to be noticed: it makes no use of a group. */
+function lives(pid: number): boolean {
+  return processExists(pid) && !processState(pid)?.ended;
+}
+
+/** The names in a directory; none where it is gone. */
+function namesIn(path: string): string[] {
+  try {
+    return readdirSync(path);
+  } catch {
+    return [];
   }
 }
 

@@ -1,13 +1,16 @@
-/** `agent guard` and its watchdog killed at once: the agent ends what they left, by its deadline. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+/** `agent guard` and its watchdog killed or stopped: the agent ends what they left, by its deadline. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { fleet, type Guarded, guardOne } from "../support/fleet.ts";
+import { Cut } from "../support/cut.ts";
+import { fleet, type Guarded, guardOne, guardStore } from "../support/fleet.ts";
+import { freezeProcess } from "../support/freeze.ts";
 import { NatsServer } from "../support/nats.ts";
 import { type RealAgent, runClient } from "../support/real_agent.ts";
 import { reap } from "../support/reaper.ts";
 import { isRunning } from "../support/running.ts";
 import { until } from "../support/wait.ts";
+import { watchdogOf } from "../support/watchdog_of.ts";
 
 const TTL_MS = 3_000;
 
@@ -22,9 +25,12 @@ const STUBBORN = `trap '' TERM
 setsid sh -c 'trap "" TERM; while :; do sleep 0.05; done' & echo $$ $! > $0.tmp; mv $0.tmp $0
 while :; do sleep 0.05; done`;
 
-async function startTree(agent: RealAgent): Promise<{ guard: Guarded; pids: number[] }> {
-  const path = join(agent.dir, "pids");
-  const guard = guardOne(agent, ["sh", "-c", STUBBORN, path]);
+async function startTree(
+  agent: RealAgent,
+  store = "one",
+): Promise<{ guard: Guarded; pids: number[] }> {
+  const path = join(agent.dir, `pids-${store}`);
+  const guard = guardStore(agent, store, ["sh", "-c", STUBBORN, path]);
   const text = await until("the tree runs", () => {
     try {
       return readFileSync(path, "utf8");
@@ -37,13 +43,10 @@ async function startTree(agent: RealAgent): Promise<{ guard: Guarded; pids: numb
   return { guard, pids };
 }
 
-/** Kills the wrapper and every child of it that is not of `pids`: the watchdog. */
-async function killBoth({ pid, exited }: Guarded, pids: readonly number[]): Promise<void> {
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "latin1").trim().split(" ");
-  const watchdogs = children.map(Number).filter((child) => !pids.includes(child));
-  expect(watchdogs).toHaveLength(1);
-  for (const each of [pid, ...watchdogs]) process.kill(each, "SIGKILL");
-  await exited;
+async function killBoth(guard: Guarded, pids: readonly number[]): Promise<void> {
+  const watchdog = watchdogOf(guard.pid, pids);
+  for (const each of [guard.pid, watchdog]) process.kill(each, "SIGKILL");
+  await guard.exited;
 }
 
 test("a guard and its watchdog killed by SIGKILL: the agent ends the command at the deadline", async () => {
@@ -89,4 +92,80 @@ test("what the next guard runs is left alone, though it was granted before that 
   expect(alpha.log().filter(({ event }) => event.startsWith("leftovers"))).toEqual([]);
   next.kill("SIGTERM");
   expect(await next.exited).toBe(143);
+});
+
+describe("a guard that was stopped and loses its lease", () => {
+  const ways: [how: string, end: (pid: number) => void][] = [
+    ["killed", (pid) => process.kill(pid, "SIGKILL")],
+    ["stopped, too", freezeProcess],
+  ];
+  test.each(ways)("is ended by the agent when its watchdog was %s", async (_how, end) => {
+    await using alpha = await fleet(server.url, TTL_MS)("alpha");
+    const { guard, pids } = await startTree(alpha);
+    const watchdog = watchdogOf(guard.pid, pids);
+    freezeProcess(guard.pid); // first: it would start another
+    end(watchdog);
+    server.freeze();
+    try {
+      const killed = await alpha.logged("leftovers_killed");
+      expect(killed.pids.toSorted()).toEqual(expect.arrayContaining(pids.toSorted()));
+      expect(pids.filter(isRunning)).toEqual([]);
+      expect(isRunning(guard.pid)).toBe(true);
+    } finally {
+      server.thaw();
+      if (isRunning(watchdog)) process.kill(watchdog, "SIGKILL");
+    }
+    // Continued, it says what happened, and lets go.
+    guard.kill("SIGCONT");
+    expect(await guard.exited).toBe(79);
+    expect((await runClient(alpha, ["guard", "one", "--wait", "20s", "--", "true"])).status).toBe(
+      0,
+    );
+  });
+
+  test("ends before another node is granted, when its node alone is cut off", async () => {
+    const start = fleet(server.url, TTL_MS);
+    await using proxy = await Cut.of(server.port);
+    await using alpha = await start("alpha", { nats: proxy.url });
+    await using beta = await start("beta");
+    const { guard, pids } = await startTree(alpha);
+    const watchdog = watchdogOf(guard.pid, pids);
+    freezeProcess(guard.pid);
+    process.kill(watchdog, "SIGKILL");
+    proxy.cut();
+    const next = guardOne(beta, [
+      "sh",
+      "-c",
+      `for pid in ${pids.join(" ")}; do
+      kill -0 $pid 2>/dev/null && grep -q '^State:.[^Z]' /proc/$pid/status && echo $pid; done; true`,
+    ], {
+      flags: ["--wait-lease", "--wait", "60s"],
+    });
+    expect([await next.exited, await next.stdout]).toEqual([0, ""]);
+    await alpha.logged("leftovers_killed");
+    guard.kill("SIGKILL");
+  });
+});
+
+test("a client that lost its grant and lets go of nothing is left alone, and what it started", async () => {
+  await using alpha = await fleet(server.url, TTL_MS)("alpha");
+  const client = await alpha.client();
+  const { token } = await client.call("guard", { store: "one", pass_lock: true });
+  const child = Bun.spawn(["sleep", "600"], { env: { ZIT_LEASE_TOKEN: token } });
+  reap(child.pid);
+  // A guard of the same agent whose command is looked for at the same time, and later than that.
+  alpha.makeStore("two");
+  const { guard, pids } = await startTree(alpha, "two");
+  freezeProcess(guard.pid);
+  process.kill(watchdogOf(guard.pid, pids), "SIGKILL");
+  server.freeze();
+  try {
+    await alpha.logged("leftovers_killed", { store: "two" });
+  } finally {
+    server.thaw();
+  }
+  expect(isRunning(child.pid)).toBe(true);
+  expect(alpha.log().filter(({ event }) => event.startsWith("leftovers"))).toHaveLength(1);
+  child.kill("SIGKILL");
+  guard.kill("SIGKILL");
 });

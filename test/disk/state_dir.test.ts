@@ -503,6 +503,40 @@ test("journal knows until when what gone clients left running may write (SPEC 2.
   second.close();
 });
 
+test("unfinished tells in which stores earlier clients, or what they left, may still write", async () => {
+  using dir = tempDir();
+  const ours = { epoch: 7, pid: process.pid, startTime: processStartTime(process.pid) };
+  const soonMs = bootTimeMs() + 50;
+  earlier(dir.path, ({ journal }) => {
+    for (const store of ["alive", "left", "locked", "free", "ended"]) {
+      journal.grant({ ...ours, id: store, store });
+    }
+    journal.end("left", bootTimeMs() + 60_000);
+    for (const store of ["locked", "free"]) journal.end(store, soonMs);
+    journal.end("ended");
+  });
+  await until("the time of two is over", () => bootTimeMs() > soonMs);
+  const isLocked = (store: string) => store === "locked";
+  const second = open(dir.path, { incarnation: "second", isLocked });
+  expect([...second.journal.unfinished].toSorted()).toEqual(["alive", "left", "locked"]);
+  second.journal.endInherited("alive");
+  // Granting is when what is past is forgotten.
+  const untilMs = second.journal.lingerUntilMs("locked");
+  await until("it is to be looked at again", () => bootTimeMs() > untilMs);
+  second.journal.grant({ ...ours, id: "other", store: "other" });
+  second.journal.end("other");
+  expect(second.journal.lingerUntilMs("locked")).toBeGreaterThan(untilMs);
+  second.close();
+  const third = open(dir.path, { incarnation: "third", isLocked: () => false });
+  expect([...third.journal.unfinished].toSorted()).toEqual(["left", "locked"]);
+  const lastMs = third.journal.lingerUntilMs("locked");
+  third.close();
+  await until("its time is over", () => bootTimeMs() > lastMs);
+  const fourth = open(dir.path, { isLocked: () => false });
+  expect([...fourth.journal.unfinished]).toEqual(["left"]);
+  fourth.close();
+});
+
 test("endInherited() ends what earlier incarnations left on one store, for good", async () => {
   using dir = tempDir();
   await using client = child(["sleep", "60"]);

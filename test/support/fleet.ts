@@ -44,14 +44,31 @@ export interface Guarded {
   kill(signal: NodeJS.Signals): void;
 }
 
+/** How a command is guarded. */
+interface GuardOptions {
+  readonly flags?: readonly string[];
+  readonly env?: Record<string, string>;
+  readonly cwd?: string;
+}
+
 /** Starts `agent guard one FLAGS… -- COMMAND…`. */
 export function guardOne(
   agent: RealAgent,
   command: readonly string[],
-  options: { flags?: readonly string[]; env?: Record<string, string>; cwd?: string } = {},
+  options: GuardOptions = {},
+): Guarded {
+  return guardStore(agent, "one", command, options);
+}
+
+/** Starts `agent guard STORE FLAGS… -- COMMAND…`. */
+export function guardStore(
+  agent: RealAgent,
+  store: string,
+  command: readonly string[],
+  options: GuardOptions = {},
 ): Guarded {
   const child = Bun.spawn({
-    cmd: [AGENT, "guard", "one", ...options.flags ?? [], "--", ...command],
+    cmd: [AGENT, "guard", store, ...options.flags ?? [], "--", ...command],
     env: { PATH: process.env.PATH!, ZIT_AGENT_SOCKET: agent.socket, ...options.env },
     cwd: options.cwd,
     stdin: "ignore",

@@ -44,13 +44,17 @@ export interface Member {
   readonly innermost: boolean;
 }
 
-interface Process {
+/** A living process. */
+export interface Process {
   readonly pid: number;
   readonly parent: number;
   readonly group: number;
   /** In clock ticks since boot. */
   readonly startTime: number;
+  /** The guards that it runs under, by their marks; the outermost first. */
   readonly marks: readonly string[];
+  /** The token that it was told; null for none. */
+  readonly token: string | null;
 }
 
 const CHUNK_BYTES = 64 * 1_024;
@@ -93,8 +97,8 @@ export function othersInGroup(group: number): number[] {
   return livingProcesses().filter((each) => each.group === group).map((each) => each.pid);
 }
 
-/** All but ourselves. */
-function livingProcesses(): Process[] {
+/** All but ourselves, by their numbers. */
+export function livingProcesses(): Process[] {
   const processes: Process[] = [];
   for (const name of readdirSync("/proc")) {
     const pid = Number(name);
@@ -106,12 +110,14 @@ function livingProcesses(): Process[] {
     const [state, parent, group] = fields;
     // A main thread that ended while others run shows as Z as well: that process still lives.
     if (state === "X" || (state === "Z" && Number(fields[17]) <= 1)) continue;
+    const environment = readEnvironment(pid);
     processes.push({
       pid,
       parent: Number(parent),
       group: Number(group),
       startTime: Number(fields[19]),
-      marks: marksIn(readEnvironment(pid)),
+      marks: marksIn(environment),
+      token: valueOf("ZIT_LEASE_TOKEN", environment),
     });
   }
   return processes;
@@ -119,13 +125,16 @@ function livingProcesses(): Process[] {
 
 /** The marks of the guards that a process runs under, by its environment; the outermost first. */
 export function marksIn(environment: readonly string[]): string[] {
-  const prefix = `${MARKS_VARIABLE}=`;
-  const entry = environment.find((each) => each.startsWith(prefix));
-  return entry?.slice(prefix.length).split(":") ?? [];
+  return valueOf(MARKS_VARIABLE, environment)?.split(":") ?? [];
+}
+
+function valueOf(name: string, environment: readonly string[]): string | null {
+  const prefix = `${name}=`;
+  return environment.find((each) => each.startsWith(prefix))?.slice(prefix.length) ?? null;
 }
 
 /** The environment a process was started with, `NAME=value` each; none where it is not ours to see. */
-export function readEnvironment(pid: number): string[] {
+function readEnvironment(pid: number): string[] {
   return readAll(`/proc/${pid}/environ`)?.toString("latin1").split("\0") ?? [];
 }
 
