@@ -156,6 +156,21 @@ test("agent history of a store that nobody held: said on stderr, an empty list a
     .toEqual({ status: 0, stdout: '{"tenures":[]}\n', stderr: "" });
 });
 
+test("agent history without a coordinator: each tenure once, as it ended", async () => {
+  await using agent = await RealAgent.start({ node: "alone" });
+  agent.makeStore("one");
+  // It is acquired again once the first step-down is over, and not after the second.
+  for (const away of ["1ms", "1h"]) {
+    const guard = await runClient(agent, ["guard", "one", "--wait", "10s", "--", "true"]);
+    expect(guard.status).toBe(0);
+    expect((await runClient(agent, ["stepdown", "one", "--for", away])).status).toBe(0);
+  }
+  const [, ...rows] = (await runClient(agent, ["history", "one"])).stdout.trimEnd().split("\n");
+  expect(rows).toHaveLength(2);
+  expect(rows[0]).toMatch(/ stepdown +none +-$/);
+  expect(rows[1]).toMatch(/ stepdown +not known +-$/);
+});
+
 test("agent --check: 1 when the agent does not let us in, 77 from any other command", async () => {
   await using agent = await RealAgent.start({ node: "alone", flags: ["--allow-uid", "4711"] });
   const check = await runClient(agent, ["--check"]);
