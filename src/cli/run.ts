@@ -68,6 +68,10 @@ commas, a switch is 1 or 0. Credentials come from files, never from the command
 line; where none are named, zit-agent.creds is used if systemd passes it
 (LoadCredential=).
 
+A node's name is 1 to 128 printable ASCII characters without blanks; the text of
+--address, 1 to 1,024 with none at its ends; a bucket's name, 1 to 244 of A-Z
+a-z 0-9 _ -.
+
 The socket is /run/zit-agent/agent.sock for root and for the service, and
 $XDG_RUNTIME_DIR/zit-agent/agent.sock for others.
 

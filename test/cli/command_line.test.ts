@@ -39,6 +39,10 @@ test.each([
   [["--check", "--socket", ""], "the path of the socket is empty"],
   [["watch", "--socket", ""], "the path of the socket is empty"],
   [["run", "--standalone", "x", "--socket", ""], "--socket is empty"],
+  [["run", "--nats", "n1", "--node", "nö"], "--node must be 1 to 128 printable ASCII characters"],
+  [["run", "--nats", "n1", "--node", "nö", "--print-config"], "--node must be"],
+  [["run", "--standalone", "x", "--address", "a\tb"], "--address must be 1 to 1024 printable"],
+  [["run", "--standalone", "x", "--lock-path", "/l/{store}/"], "--lock-path: Cannot use the lock"],
 ])("agent %p is used wrongly: exit 64, one line that helps", async (args, why) => {
   const result = await runAgent(args);
   expect(result).toMatchObject({ exit: 64, stdout: "" });
