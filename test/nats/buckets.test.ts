@@ -41,7 +41,7 @@ describe("creating the buckets", () => {
   test("has the longest name that a server takes", async () => {
     await using server = await NatsServer.start();
     const bucket = "b".repeat(244);
-    await using subject = await Subject.connect({ urls: [server.url], bucket });
+    await using _subject = await Subject.connect({ urls: [server.url], bucket });
     await using admin = await Admin.connect(server.url);
     expect((await admin.jsm.streams.info(`KV_${bucket}-tenures`)).config.max_age).toBe(0);
     const longer = leasesConfig(`${bucket}b-tenures`, { ttlMs: 15_000, replicas: 1, firstSeq: 1 });
