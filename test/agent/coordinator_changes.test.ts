@@ -181,7 +181,9 @@ describe("the buckets", () => {
       expect((await client.call("status", {})).ttl_ms).toBe(3_000);
       expect((await lost) - changed).toBeLessThan(6_000);
       expect((await refusal(client.call("verify", { token, store: "one" }))).kind).toBe("lost");
-      expect((await refusal(client.call("guard", { store: "one" }))).kind).toBe("misconfigured");
+      for (const store of ["one", "../no store code"]) {
+        expect((await refusal(client.call("guard", { store }))).kind).toBe("misconfigured");
+      }
       await admin.jsm.streams.update("KV_leases", { max_age: nanos(30_000) });
       await agent.logged("problem_over", { check: "bucket" });
       expect((await client.call("status", {})).ttl_ms).toBe(30_000);
