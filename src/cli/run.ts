@@ -89,5 +89,6 @@ Exit statuses:
   64  used wrongly: neither or both of --nats and --standalone, a wrong value
   73  the socket or the state directory cannot be used, or another agent uses
       them
-  78  the bucket or the server contradicts the flags (its TTL, a version with
-      known faults)`;
+  78  the setup contradicts the flags, which may be mended without them: the
+      bucket's TTL, a server's version with known faults, a file of --stores
+      that is missing or wrong, a limit of open files below 160`;
