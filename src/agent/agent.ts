@@ -65,6 +65,7 @@ export class Agent {
       forgotten: (slot) => {
         this.health.forget(slot.store.code);
         this.#newcomers.forgotten(slot);
+        this.#watches.forgotten(slot);
       },
       handled: (slot) => {
         this.drains.notice(slot);
