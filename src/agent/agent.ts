@@ -109,9 +109,9 @@ export class Agent {
     this.health.report(check, reason);
   }
 
-  /** The buckets may be others than before, by what is known of them. */
-  onBuckets(seen: BucketsSeen): void {
-    this.#engine.bucketsSeen(seen);
+  /** The buckets may be others than before, by what is known of them; those had this TTL. */
+  onBuckets(seen: BucketsSeen, ttlBeforeMs = 0): void {
+    this.#engine.bucketsSeen(seen, ttlBeforeMs);
   }
 
   /** A tenure record written by anybody was heard of, with its revision in the tenures bucket. */

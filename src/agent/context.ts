@@ -15,6 +15,8 @@ export class Context {
   #now: LeaseContext;
   /** When the buckets were last seen to be others; boot clock. */
   #remadeAtMs = -Infinity;
+  /** The longest TTL that this agent went by, or the buckets had that were lost: grants may live as long. */
+  #longestTtlMs = 0;
   /** Whether nobody knows if they are those of before. */
   #unseen = false;
 
@@ -32,6 +34,7 @@ export class Context {
   }
 
   setTtl(ttlMs: number): void {
+    this.#longestTtlMs = Math.max(this.#longestTtlMs, ttlMs);
     this.#now = this.#by(ttlMs, this.#now);
   }
 
@@ -49,10 +52,13 @@ export class Context {
    * that, because they were lost some time before it was missed. While they are unseen they may be others,
    * too: a store that is given a grace for that keeps it, also when they turn out to be those of before.
    */
-  setBuckets(seen: BucketsSeen, nowMs: number): void {
+  setBuckets(seen: BucketsSeen, nowMs: number, ttlBeforeMs: number): void {
     this.#unseen = seen === "unseen";
-    if (seen === "others" || seen === "forgotten") this.#remadeAtMs = nowMs;
-    this.setTtl(this.#now.timing.ttlMs);
+    if (seen === "others" || seen === "forgotten") {
+      this.#remadeAtMs = nowMs;
+      this.#longestTtlMs = Math.max(this.#longestTtlMs, ttlBeforeMs);
+    }
+    this.#now = this.#by(this.#now.timing.ttlMs, this.#now);
   }
 
   #by(
@@ -61,13 +67,15 @@ export class Context {
   ): LeaseContext {
     const { graceMs, interestMs, node, incarnation, rules = ALL_RULES } = this.#options;
     return {
-      timing: timingOf({ ttlMs, graceMs, interestMs }),
+      timing: timingOf({ ttlMs, graceMs, interestMs, longestTtlMs: this.#longestTtlMs }),
       node,
       incarnation,
       rules,
       connected,
       downReason,
-      remadeUntilMs: this.#unseen ? Infinity : this.#remadeAtMs + 2 * ttlMs,
+      remadeUntilMs: this.#unseen
+        ? Infinity
+        : this.#remadeAtMs + 2 * Math.max(ttlMs, this.#longestTtlMs),
       ...this.#hooks,
     };
   }

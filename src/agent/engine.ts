@@ -127,8 +127,8 @@ export class Engine {
   }
 
   /** What is known of the buckets, now. */
-  bucketsSeen(seen: BucketsSeen): void {
-    this.#context.setBuckets(seen, this.#ports.clock.bootMs());
+  bucketsSeen(seen: BucketsSeen, ttlBeforeMs: number): void {
+    this.#context.setBuckets(seen, this.#ports.clock.bootMs(), ttlBeforeMs);
     if (seen === "known") return;
     // What was heard may be of the ones of before.
     for (const slot of this.slots.values()) slot.heard = null;

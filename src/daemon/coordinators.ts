@@ -179,10 +179,10 @@ function natsListener(
       const { ttlMs } = coordinator();
       if (ttlMs !== null) goBy(ttlMs, fault);
     },
-    onBuckets(seen) {
+    onBuckets(seen, ttlBeforeMs) {
       if (seen === "others") log.event("warn", "bucket_remade", { message: REMADE });
       if (seen === "forgotten") log.event("warn", "bucket_forgotten", { message: FORGOTTEN });
-      agent().onBuckets(seen);
+      agent().onBuckets(seen, ttlBeforeMs);
     },
     onDenied(denied, news) {
       agent().health.report("permissions", denied?.message ?? null, news);

@@ -6,6 +6,7 @@
 import { STALE } from "./release.ts";
 import type { LeaseContext, LeaseEvent, LeaseOutput, LeaseState, Ours } from "./state.ts";
 import { succession, type TenureRecord } from "./tenure.ts";
+import { MAX_TTL_MS } from "./timing.ts";
 
 /**
  * The newest tenure record was read: decide what we owe, and write our own over it by
@@ -43,7 +44,9 @@ export function onRecordRead(
     return { ...state, record: { at: "waiting", retryAtMs: nowMs + UNSEEN_RETRY_MS } };
   }
   const displaced = owed === "grace" || (record === null && isUnexplained(state, context));
-  const next = awaitClients(owe(state, displaced, context, out), context);
+  const theirTtlMs = record?.ttlMs ?? 0;
+  const owing = owe(state, { displaced, theirTtlMs }, context, out);
+  const next = awaitClients(owing, theirTtlMs, context);
   const seq = next.seq + 1;
   out.push({
     type: "put_tenure",
@@ -107,19 +110,23 @@ function isOurs(incarnation: string, state: Ours, context: LeaseContext): boolea
   return state.heirOf !== null && context.inherits(incarnation) !== null;
 }
 
+/**
+ * The displaced holder may have gone by a longer TTL than ours: one that was made smaller since, by restarting
+ * all agents or by a bucket made again. Its grants live as long as they were told.
+ */
 function owe(
   state: Ours,
-  displaced: boolean,
+  { displaced, theirTtlMs }: { displaced: boolean; theirTtlMs: number },
   context: LeaseContext,
   out: LeaseOutput[],
 ): Ours {
-  const { rules } = context;
+  const { rules, timing: { graceMs, graceFollowsTtl } } = context;
   if (!rules.grace) return state;
-  const fullMs = state.acquiredAtMs + context.timing.graceMs;
+  const fullMs = state.acquiredAtMs + (graceFollowsTtl ? Math.max(graceMs, theirTtlMs) : graceMs);
   const owes = displaced || (state.stranger && rules.stranger);
   const earlierMs = state.awaited?.owedUntilMs ?? state.graceUntilMs;
   const carriedMs = rules.graceCarried ? carried(earlierMs, state, context) : 0;
-  const graceUntilMs = owes ? fullMs : carriedMs;
+  const graceUntilMs = Math.max(owes ? fullMs : 0, carriedMs);
   if (graceUntilMs > state.acquiredAtMs) {
     out.push({ type: "remember_grace", untilMs: graceUntilMs });
   }
@@ -129,7 +136,8 @@ function owe(
 /** Of a grace that was owed before, what is owed still: a whole one where nobody knows how much. */
 function carried(untilMs: number, { acquiredAtMs }: Ours, context: LeaseContext): number {
   if (untilMs === Infinity) return acquiredAtMs + context.timing.graceMs;
-  return Math.min(untilMs, acquiredAtMs + longestMs(context));
+  // Of a TTL that was longer than ours, perhaps; but the host's memory may be damaged.
+  return Math.min(untilMs, acquiredAtMs + MAX_TTL_MS);
 }
 
 /**
@@ -137,10 +145,10 @@ function carried(untilMs: number, { acquiredAtMs }: Ours, context: LeaseContext)
  * until their deadlines, which taking its entry over did not shorten. It is not remembered: the
  * journal that tells of these clients is.
  */
-function awaitClients(state: Ours, context: LeaseContext): Ours {
+function awaitClients(state: Ours, theirTtlMs: number, { timing }: LeaseContext): Ours {
   const { claim, heirOf } = state;
   if (claim !== "inherited_owing" || heirOf === null) return state;
-  const untilMs = state.acquiredAtMs + longestMs(context);
+  const untilMs = state.acquiredAtMs + Math.max(timing.graceMs, timing.ttlMs, theirTtlMs);
   return {
     ...state,
     graceUntilMs: Math.max(state.graceUntilMs, untilMs),
@@ -150,11 +158,6 @@ function awaitClients(state: Ours, context: LeaseContext): Ours {
       owedUntilMs: state.graceUntilMs,
     },
   };
-}
-
-/** The longest that a store can be owed anything from its acquisition on. */
-function longestMs({ timing }: LeaseContext): number {
-  return Math.max(timing.graceMs, timing.ttlMs);
 }
 
 /** Our record was written, or was not. */

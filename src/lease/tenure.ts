@@ -16,6 +16,11 @@ export interface TenureRecord {
   readonly released_at?: string;
   /** Why it was released. */
   readonly reason?: string;
+  /**
+   * The longest TTL, in ms, that its holder went by: no deadline of its grants is later than its last write
+   * plus that, whatever the bucket's TTL is by now. Stored beside the record; left out where it is not.
+   */
+  readonly ttlMs?: number;
 }
 
 /** What the previous tenure record means for a store just acquired. */

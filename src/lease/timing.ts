@@ -9,6 +9,8 @@ export interface Timing {
   readonly ttlMs: number;
   /** How long a new holder waits for a displaced one that may still be finishing. */
   readonly graceMs: number;
+  /** Whether nobody set that: then a displaced holder that went by a longer TTL is given as much. */
+  readonly graceFollowsTtl: boolean;
   /** Taken off every deadline: our clock may run slower than the coordinator's. */
   readonly marginMs: number;
   /** How often a hold is renewed. */
@@ -26,17 +28,24 @@ export interface Timing {
 /** The TTL that a new bucket gets when nobody says otherwise. */
 export const DEFAULT_TTL_MS = 15_000;
 
+/** No TTL is longer, a day: what says otherwise is no TTL. */
+export const MAX_TTL_MS = 24 * 3_600_000;
+
 /** How long a store is kept after somebody last asked about it, when nobody says otherwise. */
 export const DEFAULT_INTEREST_MS = 15 * 60_000;
 
-/** Derives all durations. `graceMs` defaults to the TTL; zero is honoured. */
+/**
+ * Derives all durations. `graceMs` defaults to the TTL, or to the longest that this agent went by; zero is
+ * honoured.
+ */
 export function timingOf(
-  options: { ttlMs: number; graceMs?: number; interestMs?: number },
+  options: { ttlMs: number; graceMs?: number; interestMs?: number; longestTtlMs?: number },
 ): Timing {
-  const { ttlMs } = options;
+  const { ttlMs, longestTtlMs = 0 } = options;
   return {
     ttlMs,
-    graceMs: options.graceMs ?? ttlMs,
+    graceMs: options.graceMs ?? Math.max(ttlMs, longestTtlMs),
+    graceFollowsTtl: options.graceMs === undefined,
     // Two percent covers any oscillator that still keeps time at all (crystals drift by less than
     // 0.01 %, virtual machines under steal by less than 1 %).
     marginMs: ttlMs * 0.02,

@@ -38,7 +38,9 @@ export interface BucketsOptions {
   /** Undefined: 3 in a cluster of at least 3, else 1. */
   readonly replicas?: number;
   /** The TTL that was asked for or adopted before, in milliseconds. Undefined: the bucket's. */
-  readonly ttlMs?: number;
+  readonly wantedTtlMs?: number;
+  /** The TTL of a new bucket, in milliseconds. Default: 15 s. */
+  readonly newTtlMs?: number;
   /** Whether the server is a member of a cluster. */
   readonly clustered: boolean;
   /** Whether a server of its own must not be given buckets: they would be a second coordinator. */
@@ -71,7 +73,7 @@ export interface Inspection {
  * @throws {SetupError} where creating contradicts the setup; anything else may pass
  */
 export async function inspectBuckets(options: BucketsOptions): Promise<Inspection> {
-  const { bucket, clustered, ttlMs } = options;
+  const { bucket, clustered, wantedTtlMs, newTtlMs = DEFAULT_TTL_MS } = options;
   const created: CreatedBucket[] = [];
   const askedMs = options.wallMs();
   // The tenures first: their epochs bound the first revision of new leases.
@@ -90,7 +92,7 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
     sibling: tenuresOf(bucket),
     config: async (replicas) =>
       leasesConfig(bucket, {
-        ttlMs: ttlMs ?? DEFAULT_TTL_MS,
+        ttlMs: newTtlMs,
         replicas,
         firstSeq: options.choosesFirst
           ? firstRevision(options.wallMs(), await newestEpoch(options))
@@ -102,7 +104,7 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
     if (info.cluster !== undefined && !info.cluster.leader) throw new LeaderlessError(name);
   }
   const judgements: Judgement[] = [
-    judgeLeases(bucket, leases, { wantedTtlMs: ttlMs, clustered }),
+    judgeLeases(bucket, leases, { wantedTtlMs, clustered }),
     judgeTenures(tenuresOf(bucket), tenures, { clustered }),
   ];
   return {

@@ -9,7 +9,7 @@ import { readHistory } from "./history.ts";
 import { Keeper } from "./keeper.ts";
 import type { Drift, NatsListener, NatsStats, Problem } from "./listener.ts";
 import type { NatsOptions } from "./options.ts";
-import { formatTenure } from "./records.ts";
+import { formatTenure, TTL_HEADER } from "./records.ts";
 import { refuse, type Request, type Requests } from "./requests.ts";
 import type { Finding } from "./setup_error.ts";
 import { tenuresOf } from "./stream_config.ts";
@@ -34,7 +34,9 @@ export class NatsCoordinator implements Coordinator {
   readonly #node: string;
   readonly #entryHeaders: HeaderTemplate;
   readonly #deleteHeaders: HeaderTemplate;
-  readonly #tenureHeaders = new HeaderTemplate();
+  #tenureHeaders = new HeaderTemplate();
+  /** The TTL that these headers tell. */
+  #toldTtlMs: number | null = null;
 
   /**
    * Starts to connect in the background, and returns at once: what becomes of it the listener is
@@ -153,10 +155,20 @@ export class NatsCoordinator implements Coordinator {
     this.#send(store, {
       subject: this.#tenures + store,
       payload: formatTenure(record),
-      headers: this.#tenureHeaders.expecting(expect),
+      headers: this.#headersOfTenure().expecting(expect),
       decode: decodeWrite,
       done,
     });
+  }
+
+  /** The TTL that we go by stands beside the record: whoever displaces us may go by a shorter one. */
+  #headersOfTenure(): HeaderTemplate {
+    const { ttlMs } = this.#keeper;
+    if (ttlMs !== this.#toldTtlMs) {
+      this.#toldTtlMs = ttlMs;
+      this.#tenureHeaders = new HeaderTemplate(ttlMs === null ? {} : { [TTL_HEADER]: `${ttlMs}` });
+    }
+    return this.#tenureHeaders;
   }
 
   readHistory(store: string, done: (outcome: Outcome<TenureRecord[]>) => void): void {

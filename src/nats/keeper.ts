@@ -204,7 +204,7 @@ export class Keeper {
     }
     if (!link.isUp || inspection === null) return 0;
     this.#aheadMs = inspection.aheadMs;
-    this.#lookout.recognise(inspection);
+    this.#lookout.recognise(inspection, this.#ttlMs ?? inspection.ttlMs);
     if (inspection.faults.length > 0) {
       return this.#faulty(session, inspection.faults, inspection.ttlMs);
     }

@@ -67,9 +67,10 @@ export interface NatsListener extends CoordinatorListener {
   /**
    * What is known of the buckets. Told before a connection is used whose buckets were not looked at, when
    * one is deleted, and with each look at them, also one that fails; "others" once each time. Where they
-   * are others, entries and records of before are gone, though those who hold by them may not know yet.
+   * are others, entries and records of before are gone, though those who hold by them may not know yet; they
+   * hold for a TTL, which was `ttlBeforeMs` where that is known.
    */
-  onBuckets(seen: BucketsSeen): void;
+  onBuckets(seen: BucketsSeen, ttlBeforeMs?: number): void;
   /**
    * The server does not let us do what an agent has to; null: it does again. Requests that were denied
    * are unknown at once. `news`: other permissions are lacking than before.

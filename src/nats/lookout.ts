@@ -8,6 +8,7 @@ import { type Denial, Denials } from "./denials.ts";
 import type { NatsListener } from "./listener.ts";
 import type { NatsOptions } from "./options.ts";
 import type { Pause } from "./pause.ts";
+import { parseTtl } from "./records.ts";
 import type { Session, SessionHooks } from "./session.ts";
 import type { Finding } from "./setup_error.ts";
 import type { WatchPosition } from "./watch.ts";
@@ -49,6 +50,8 @@ export class Lookout implements SessionHooks {
   #position: WatchPosition | null = null;
   /** When the two buckets were made, as seen last. */
   #made: string | null;
+  /** The TTL that an agent of this host went by when it last remembered them, ms; null: not known. */
+  readonly #ttlBeforeMs: number | null;
   /** When, on CLOCK_BOOTTIME, they were seen to be others than those that are remembered. */
   #otherSinceMs = -Infinity;
   /** Whether a bucket was deleted since the newest inspection began. */
@@ -66,7 +69,9 @@ export class Lookout implements SessionHooks {
     keeper: LookoutHooks,
   ) {
     this.#options = options;
-    this.#made = options.memory?.madeOf(options.bucket) ?? null;
+    const remembered = options.memory?.madeOf(options.bucket) ?? null;
+    this.#made = remembered && remembered.split(" ", 2).join(" ");
+    this.#ttlBeforeMs = parseTtl(remembered?.split(" ")[2]) ?? null;
     this.#listener = listener;
     this.#pause = keeper.pause;
     this.#onAnswered = keeper.onAnswered;
@@ -107,10 +112,11 @@ export class Lookout implements SessionHooks {
   }
 
   /**
-   * Inspects the buckets, of which this TTL is expected. Null: it hung, as in an election, and is to be
+   * Inspects the buckets, of which this TTL is expected. New ones get it, or that of those before: an agent
+   * that is started again must not change the fleet's TTL because the buckets were lost. Null: it hung, as in an election, and is to be
    * made anew, since requests that were not answered are again; its own question may be lost.
    */
-  inspect(session: Session, ttlMs: number | undefined): Promise<Inspection | null> {
+  inspect(session: Session, wantedTtlMs: number | undefined): Promise<Inspection | null> {
     const { clock } = this.#options;
     const startMs = clock.bootMs();
     this.#deleted = false;
@@ -118,7 +124,8 @@ export class Lookout implements SessionHooks {
       this.#lookAnew = () => {
         if (clock.bootMs() - startMs > LOOK_RETRY_MS) resolve(null);
       };
-      session.inspect(ttlMs).then(resolve, reject);
+      const newTtlMs = wantedTtlMs ?? this.#ttlBeforeMs ?? undefined;
+      session.inspect({ wantedTtlMs, newTtlMs }).then(resolve, reject);
     });
   }
 
@@ -127,17 +134,23 @@ export class Lookout implements SessionHooks {
    * The new one is remembered only when what is owed for it is over: until then, an agent that is started
    * again finds the old one on its disk, and owes the same.
    */
-  recognise({ leasesCreated, tenuresCreated, ttlMs = 0 }: Inspection): void {
+  recognise({ leasesCreated, tenuresCreated, ttlMs = 0 }: Inspection, ownTtlMs = ttlMs): void {
     const { memory, bucket, clock } = this.#options;
     const made = `${leasesCreated} ${tenuresCreated}`;
     const before = this.#made;
     this.#made = made;
     const others = before !== null && before !== made;
     if (others) this.#otherSinceMs = clock.bootMs();
-    if (others) this.#listener.onBuckets(before === "" ? "forgotten" : "others");
-    // One that was deleted meanwhile was looked at before that: another look follows.
+    if (others) {
+      this.#listener.onBuckets(
+        before === "" ? "forgotten" : "others",
+        this.#ttlBeforeMs ?? undefined,
+      );
+    } // One that was deleted meanwhile was looked at before that: another look follows.
     else this.#listener.onBuckets(this.#deleted ? "unseen" : "known");
-    if (clock.bootMs() >= this.#otherSinceMs + 2 * ttlMs) memory?.rememberMade(bucket, made);
+    if (clock.bootMs() >= this.#otherSinceMs + 2 * ttlMs) {
+      memory?.rememberMade(bucket, `${made} ${ownTtlMs}`);
+    }
   }
 
   /** Follows the tenures, and tries what an agent needs to be allowed. */

@@ -4,6 +4,7 @@
  */
 import * as v from "valibot";
 import type { TenureRecord } from "../lease/tenure.ts";
+import { MAX_TTL_MS } from "../lease/timing.ts";
 
 const Text = v.pipe(v.string(), v.nonEmpty());
 
@@ -32,6 +33,15 @@ export function parseTenure(data: Uint8Array): TenureRecord | null {
 }
 
 /** A record's text. */
-export function formatTenure(record: TenureRecord): string {
+export function formatTenure({ ttlMs: _, ...record }: TenureRecord): string {
   return JSON.stringify(record);
+}
+
+/** The header, of a record's message, with the TTL that its holder goes by, in ms. */
+export const TTL_HEADER = "Zit-Ttl-Ms";
+
+/** What {@linkcode TTL_HEADER} says; undefined for anything that is no TTL. */
+export function parseTtl(text: string | undefined): number | undefined {
+  const ttlMs = Number(text || NaN);
+  return ttlMs > 0 && ttlMs <= MAX_TTL_MS ? ttlMs : undefined;
 }

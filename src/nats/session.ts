@@ -4,7 +4,7 @@
  */
 import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import type { TenureRecord } from "../lease/tenure.ts";
-import { inspectBuckets, type Inspection } from "./buckets.ts";
+import { type BucketsOptions, inspectBuckets, type Inspection } from "./buckets.ts";
 import { DELETED, type Link, STREAM_ADVISORIES } from "./link.ts";
 import type { Membership } from "./membership.ts";
 import type { NatsOptions } from "./options.ts";
@@ -108,7 +108,7 @@ export class Session {
   }
 
   /** Looks at the buckets, and makes those that are missing; see {@linkcode inspectBuckets}. */
-  async inspect(wantedTtlMs: number | undefined): Promise<Inspection> {
+  async inspect(ttl: Pick<BucketsOptions, "wantedTtlMs" | "newTtlMs">): Promise<Inspection> {
     const { nc } = this.link;
     this.link.forbidden = null; // what was denied earlier does not explain why this fails
     this.#jsm ??= await jetstreamManager(nc, { checkAPI: false, timeout: LOOK_TIMEOUT_MS });
@@ -118,7 +118,7 @@ export class Session {
       maker: this.#maker,
       bucket: this.#options.bucket,
       replicas: this.#options.replicas,
-      ttlMs: wantedTtlMs,
+      ...ttl,
       clustered: nc.info?.cluster !== undefined,
       mustBeClustered: this.#options.membership.mustBeClustered,
       choosesFirst: startsAnywhere(this.link.serverVersion),

@@ -7,7 +7,7 @@ import { type ConsumerMessages, DeliverPolicy, jetstream, type JsMsg } from "@na
 import type { NatsConnection } from "@nats-io/transport-node";
 import { isStoreCode } from "../lease/store_code.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
-import { parseTenure } from "./records.ts";
+import { parseTenure, parseTtl, TTL_HEADER } from "./records.ts";
 import { keyPrefix, streamOf } from "./wire.ts";
 
 /** Where a watch got to, so that the next connection goes on there. */
@@ -104,7 +104,9 @@ export class TenureWatch {
     // Anybody can write any key: follow only what can be a store.
     if (!isStoreCode(store)) return;
     const record = parseTenure(message.data);
-    if (record !== null) this.#onTenure(store, record, message.seq);
+    if (record === null) return;
+    const ttlMs = parseTtl(message.headers?.get(TTL_HEADER));
+    this.#onTenure(store, { ...record, ttlMs }, message.seq);
   }
 }
 

@@ -4,7 +4,7 @@
  * @module
  */
 import type { EntryRead, Outcome, TenureRead } from "../ports/coordinator.ts";
-import { parseTenure } from "./records.ts";
+import { parseTenure, parseTtl, TTL_HEADER } from "./records.ts";
 import type { Reply } from "./reply_reader.ts";
 
 /** Conflicts. The first carries the key's newest revision in its text; replicated streams often answer the second, with no number. */
@@ -139,11 +139,14 @@ export function decodeRevision(reply: Reply): Outcome<TenureRevision | null> {
   return { kind: "ok", value: read.value === null ? null : tenureOf(read.value) };
 }
 
-/** The answer to a read of a store's newest tenure record. */
+/** The answer to a read of a store's newest tenure record, which tells of its holder's TTL, too. */
 export function decodeTenure(reply: Reply): Outcome<TenureRead> {
-  const read = decodeRevision(reply);
+  const read = decodeRead(reply);
   if (read.kind !== "ok") return read;
-  return { kind: "ok", value: read.value ?? { revision: 0, record: null } };
+  if (read.value === null) return { kind: "ok", value: { revision: 0, record: null } };
+  const { revision, record } = tenureOf(read.value);
+  const ttlMs = parseTtl(headersOf(read.value).get(TTL_HEADER.toLowerCase()));
+  return { kind: "ok", value: { revision, record: record && { ...record, ttlMs } } };
 }
 
 function entryOf(message: StoredMessage): EntryRead {

@@ -269,11 +269,17 @@ function testTenures(suite: Suite): void {
       const code = store();
       const begun = tenure(100);
       const first = value(await alpha().putTenure(code, 0, begun));
-      expect(value(await beta().readTenure(code))).toEqual({ revision: first, record: begun });
+      expect(value(await beta().readTenure(code))).toMatchObject({
+        revision: first,
+        record: begun,
+      });
       expect((await beta().putTenure(code, 0, tenure(101))).kind).toBe("conflict");
       const ended = { ...begun, released_at: "2024-01-02T03:05:00Z", reason: "drain" };
       const second = value(await alpha().putTenure(code, first, ended));
-      expect(value(await beta().readTenure(code))).toEqual({ revision: second, record: ended });
+      expect(value(await beta().readTenure(code))).toMatchObject({
+        revision: second,
+        record: ended,
+      });
       expect((await beta().putTenure(code, first, tenure(101))).kind).toBe("conflict");
     },
     TEST_MS,

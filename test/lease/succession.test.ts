@@ -27,6 +27,43 @@ test.each([
   }
 });
 
+test.each([
+  ["that went by a longer TTL: as long as that", 4 * TTL_MS, undefined, 4 * TTL_MS],
+  ["that went by a shorter TTL: as long as ours", TTL_MS / 4, undefined, TTL_MS],
+  ["that does not tell: as long as ours", undefined, undefined, TTL_MS],
+  ["that went by a longer TTL, where somebody set the grace: that", 4 * TTL_MS, 5_000, 5_000],
+])("handle() owes a grace to a displaced holder %s", (_, ttlMs, graceMs, expected) => {
+  const h = new Harness();
+  h.graceMs = graceMs;
+  h.acquire(50, { ...tenureOf("i-beta", 40), ttlMs });
+  expect(h.ours.graceUntilMs - h.ours.acquiredAtMs).toBe(expected);
+});
+
+test("handle() owes nothing to a holder that went by a longer TTL, and released", () => {
+  const h = new Harness();
+  h.acquire(50, { ...tenureOf("i-beta", 40, true), ttlMs: 4 * TTL_MS });
+  expect(h.held).toBe(true);
+});
+
+test("handle() keeps a grace that is remembered, though it is longer than our TTL", () => {
+  const untilMs = 1_000 + 4 * TTL_MS;
+  const h = new Harness({ graceUntilMs: untilMs });
+  h.acquire(50, { ...tenureOf("i-beta", 40), ttlMs: TTL_MS });
+  expect(h.ours.graceUntilMs).toBe(untilMs);
+});
+
+test("handle() waits for the clients of an earlier agent of this host for the TTL that it went by", () => {
+  const h = new Harness();
+  h.inheritances.set("i-before", { clientsGone: false });
+  h.handle({ type: "tick" });
+  h.put(CONFLICT);
+  h.read(ok(entryOf("alpha", "i-before", 40)));
+  h.put(ok(41));
+  h.tenure({ ...tenureOf("i-before", 40), node: "alpha", ttlMs: 4 * TTL_MS });
+  h.recorded();
+  expect(h.ours.graceUntilMs - h.ours.acquiredAtMs).toBe(4 * TTL_MS);
+});
+
 test("handle() carries a grace over a loss of the store in the midst of it", () => {
   const h = new Harness();
   h.acquire(50, tenureOf("i-beta", 40));

@@ -12,7 +12,11 @@ import { Pause } from "../../src/nats/pause.ts";
 function setUp(made: string | null = null) {
   let nowMs = 0;
   const clock = { bootMs: () => nowMs, wallMs: () => nowMs };
-  const memory = { madeOf: () => made, rememberMade: () => {} } as unknown as NatsOptions["memory"];
+  const remembered: string[] = [];
+  const memory = {
+    madeOf: () => made,
+    rememberMade: (_bucket: string, text: string) => void remembered.push(text),
+  } as unknown as NatsOptions["memory"];
   const options = { clock, timers: plainTimers, bucket: "leases", memory };
   const identity = { urls: ["nats://x"], node: "a", incarnation: "i", address: null };
   let answered = 0;
@@ -28,6 +32,7 @@ function setUp(made: string | null = null) {
   void look.then((value) => (result = value));
   return {
     lookout,
+    remembered,
     hanging,
     told,
     session,
@@ -85,4 +90,20 @@ test("recognise() tells a loss from a host that has forgotten which buckets it u
     lookout.recognise({ leasesCreated: "now", tenuresCreated: "then" } as Inspection);
     expect(told.buckets).toEqual([seen as "known"]);
   }
+});
+
+test("recognise() remembers the TTL that was gone by, and tells it when the buckets are lost", () => {
+  const now = { leasesCreated: "now", tenuresCreated: "then", ttlMs: 5_000 } as Inspection;
+  const same = setUp("now then 40000");
+  same.lookout.recognise(now, 15_000);
+  expect([same.told.buckets, same.told.ttlsBefore]).toEqual([["known"], []]);
+  expect(same.remembered).toEqual(["now then 15000"]);
+  const lost = setUp("before then 40000");
+  lost.lookout.recognise(now);
+  expect([lost.told.buckets, lost.told.ttlsBefore]).toEqual([["others"], [40_000]]);
+  // An agent that is started again before what is owed is over has to owe it, too.
+  expect(lost.remembered).toEqual([]);
+  lost.after(10_000);
+  lost.lookout.recognise(now);
+  expect(lost.remembered).toEqual(["now then 5000"]);
 });

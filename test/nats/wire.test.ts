@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { decodeEntry, decodeTenure, decodeWrite, HeaderTemplate } from "../../src/nats/wire.ts";
 import { parseTenure } from "../../src/nats/records.ts";
+import type { TenureRead } from "../../src/ports/coordinator.ts";
 import type { Reply } from "../../src/nats/reply_reader.ts";
 
 function reply(body: unknown, status = 0): Reply {
@@ -103,6 +104,22 @@ describe("decodeTenure()", () => {
   ])("keeps the revision when the record is %s", (_name, data) => {
     expect(decodeTenure(stored({ data })))
       .toEqual({ kind: "ok", value: { revision: 7, record: null } });
+  });
+
+  test.each([
+    ["15000", 15_000],
+    ["1500.5", 1_500.5],
+    ["0", undefined],
+    ["-5", undefined],
+    ["1e99", undefined],
+    ["", undefined],
+    ["soon", undefined],
+  ])("tells a TTL beside the record of %p as %p", (text, ttlMs) => {
+    const data = '{"node":"n","incarnation":"i","epoch":5,"acquired_at":"t"}';
+    const headers = `NATS/1.0\r\nZit-Ttl-Ms: ${text}\r\n\r\n`;
+    const outcome = decodeTenure(stored({ data, headers }));
+    expect(outcome).toMatchObject({ kind: "ok", value: { record: { epoch: 5 } } });
+    expect((outcome as { value: TenureRead }).value.record?.ttlMs).toBe(ttlMs);
   });
 
   test("has no record, but its revision, when the key was deleted", () => {

@@ -22,6 +22,8 @@ export class Recorder implements NatsListener {
   readonly drifts: (Drift | null)[] = [];
   readonly denials: (Finding | null)[] = [];
   readonly buckets: BucketsSeen[] = [];
+  /** The TTLs of buckets that were lost. */
+  readonly ttlsBefore: number[] = [];
   /** What was told of connection and buckets, in its order. */
   readonly course: string[] = [];
   readonly tenures: { readonly store: string; readonly record: TenureRecord }[] = [];
@@ -43,7 +45,8 @@ export class Recorder implements NatsListener {
   onDrift(fault: Drift | null): void {
     this.drifts.push(fault);
   }
-  onBuckets(seen: BucketsSeen): void {
+  onBuckets(seen: BucketsSeen, ttlBeforeMs?: number): void {
+    if (ttlBeforeMs !== undefined) this.ttlsBefore.push(ttlBeforeMs);
     this.buckets.push(seen);
     this.course.push(seen);
   }
