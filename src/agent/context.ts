@@ -8,10 +8,12 @@ import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
 import type { BucketsSeen } from "../ports/coordinator.ts";
 import type { AgentOptions } from "./types.ts";
 
+type Hooks = Required<Pick<LeaseContext, "hasRoom" | "writes" | "inherits">>;
+
 /** The context of an agent's stores as it is now, and as it becomes. */
 export class Context {
   readonly #options: AgentOptions;
-  readonly #hooks: Required<Pick<LeaseContext, "hasRoom" | "inherits">>;
+  readonly #hooks: Hooks;
   #now: LeaseContext;
   /** When the buckets were last seen to be others; boot clock. */
   #remadeAtMs = -Infinity;
@@ -22,7 +24,7 @@ export class Context {
 
   constructor(
     options: AgentOptions,
-    hooks: Required<Pick<LeaseContext, "hasRoom" | "inherits">>,
+    hooks: Hooks,
   ) {
     this.#options = options;
     this.#hooks = hooks;

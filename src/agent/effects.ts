@@ -4,10 +4,10 @@
  * @module
  */
 import type { LeaseEvent } from "../lease/state.ts";
-import type { LockRefusal, StoreEffect, StoreEvent } from "../lease/store_events.ts";
+import type { StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import type { Outcome, TenureRead } from "../ports/coordinator.ts";
-import type { Fence, HeldLock, LockFailure } from "../ports/lock_file.ts";
-import { failureOf, onDiskOf, probeLock } from "./lock_probe.ts";
+import type { Fence, HeldLock } from "../ports/lock_file.ts";
+import { failureOf, lockRefusalOf, onDiskOf, probeLock } from "./lock_probe.ts";
 import type { Slot, SlotLock } from "./slot.ts";
 import type { AgentOptions, AgentPorts } from "./types.ts";
 import { Window } from "./window.ts";
@@ -55,6 +55,8 @@ export class World {
   readonly #send: Send;
   /** How many requests that nobody waits for may be in flight. */
   readonly window = new Window();
+  /** When the newest write of an entry was sent, and the newest that was answered. */
+  readonly writes = { sentMs: -Infinity, answeredMs: -Infinity };
   #inFlight = 0;
   /** A lock given up by the event that is being handled, for whoever takes it by the same event. */
   #spare: HeldLock | null = null;
@@ -150,9 +152,16 @@ export class World {
   ): (outcome: Outcome<T>) => void {
     this.#inFlight++;
     const timed = this.window.wantsSample;
-    if (timed) this.window.sent(this.#ports.clock.bootMs());
+    const sentMs = this.#ports.clock.bootMs();
+    if (timed) this.window.sent(sentMs);
+    // The records are another stream, with a leader of its own.
+    const { writes } = this;
+    if (type === "put_done") writes.sentMs = sentMs;
     return (outcome) => {
       this.#inFlight--;
+      if (type === "put_done" && outcome.kind !== "unknown") {
+        writes.answeredMs = Math.max(writes.answeredMs, sentMs);
+      }
       if (timed) this.window.answered(this.#ports.clock.bootMs());
       this.#send(slot, { type: "lease", event: { type, seq, outcome } as unknown as LeaseEvent });
     };
@@ -211,7 +220,7 @@ export class World {
       answered = true;
       if (result.kind === "locked") return this.#locked(slot, lockId, result);
       forgetLock(slot, lockId);
-      const failure = describe(result, this.#ports.locks.path(slot.store.code));
+      const failure = lockRefusalOf(result, this.#ports.locks.path(slot.store.code));
       this.#send(slot, { type: "lock_failed", lockId, failure });
     });
     if (!answered) locksOf(slot).set(lockId, { cancel });
@@ -286,13 +295,4 @@ function locksOf(slot: Slot): Map<number, SlotLock> {
 function forgetLock(slot: Slot, lockId: number): void {
   slot.locks?.delete(lockId);
   if (slot.locks?.size === 0) slot.locks = null;
-}
-
-function describe(failure: LockFailure, path: string): LockRefusal {
-  if (failure.kind !== "busy") return failure;
-  const { fence, owners = [] } = failure;
-  const holders = owners.map(({ pid, command }) => `process ${pid} (${command})`);
-  // Who was seen to have it says more than who was granted last: that may have been its parent.
-  if (holders.length > 0) return { kind: "busy", path, by: holders.join(" and ") };
-  return { kind: "busy", path, by: fence && `process ${fence.pid} of node ${fence.node}` };
 }

@@ -74,6 +74,7 @@ export class Engine {
     });
     this.#context = new Context(options, {
       hasRoom: () => this.#pacer.hasRoom,
+      writes: this.#world.writes,
       inherits: (id) => this.#inherits(id),
     });
   }

@@ -42,3 +42,13 @@ export function probeLock(
 export function failureOf(found: LockFound | null): LockRefusal | null {
   return found?.kind === "error" || found?.kind === "unknown_store" ? found : null;
 }
+
+/** Why a guard did not get the lock at `path`, and who has it, as far as that was found out. */
+export function lockRefusalOf(failure: LockFailure, path: string): LockRefusal {
+  if (failure.kind !== "busy") return failure;
+  const { fence, owners = [] } = failure;
+  const holders = owners.map(({ pid, command }) => `process ${pid} (${command})`);
+  // Who was seen to have it says more than who was granted last: that may have been its parent.
+  if (holders.length > 0) return { kind: "busy", path, by: holders.join(" and ") };
+  return { kind: "busy", path, by: fence && `process ${fence.pid} of node ${fence.node}` };
+}

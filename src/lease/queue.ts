@@ -70,14 +70,19 @@ export function advance(m: Moment): void {
 
 /**
  * Whoever waits for a turn, a grace or a lock is to be told of an outage within 2 s, as are those who do not
- * wait. So while somebody does, no proof is older than what a write without an answer leaves of that.
+ * wait. So while somebody does, the newest write that was answered, of this store or another, is no older than
+ * what one without an answer leaves of that. One store asks for all; where it is not answered at once, each
+ * asks for itself.
  */
 export function keepProven(m: Moment): void {
   const { store, nowMs, context } = m;
   const { lease } = store;
   if (store.traffic === null || !isOpen(lease, nowMs, context) || lease.write !== null) return;
   if (!context.connected || !isWaitedFor(store)) return;
-  const dueMs = lease.provenAtMs + context.timing.freshMs;
+  const { freshMs, sharedMs } = context.timing;
+  const staleMs = Math.max(lease.provenAtMs, context.writes?.answeredMs ?? -Infinity) + freshMs;
+  const isAsked = (context.writes?.sentMs ?? -Infinity) >= staleMs;
+  const dueMs = isAsked ? staleMs + sharedMs : staleMs;
   if (nowMs < dueMs) dueAt(store, dueMs);
   else m.stepLease({ type: "prove" });
 }

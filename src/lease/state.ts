@@ -286,6 +286,12 @@ export interface LeaseContext {
    * each other out; who is told no asks to be called when there is room. Default: always.
    */
   readonly hasRoom?: () => boolean;
+  /**
+   * When the newest write of any store's entry was sent, and the newest that was answered; boot clock. So where
+   * guards of very many stores wait, one write tells for all of them that the coordinator is there. Default:
+   * what is known of the store itself.
+   */
+  readonly writes?: { readonly sentMs: number; readonly answeredMs: number };
   /** What this host's state directory knows of an incarnation; null: nothing, so it is foreign. */
   inherits(incarnation: string): Inheritance | null;
 }

@@ -19,8 +19,10 @@ export interface Timing {
   readonly retryMs: number;
   /** How long a caller waits for the coordinator before it is told `unavailable`. */
   readonly answerWithinMs: number;
-  /** How old the newest proof may be while a guard waits for something else than the coordinator. */
+  /** How old the newest write that was answered may be while a guard waits for something else. */
   readonly freshMs: number;
+  /** How long after that the answer to another store's write is awaited before a store asks for itself. */
+  readonly sharedMs: number;
   /** How long an unasked store stays held. */
   readonly interestMs: number;
 }
@@ -56,7 +58,8 @@ export function timingOf(
     // The contract says within 2 s; the rest is for the socket and a busy machine.
     answerWithinMs: 1_800,
     // What a write that is not answered, which takes 1.5 s, leaves of that.
-    freshMs: 300,
+    freshMs: 200,
+    sharedMs: 100,
     interestMs: options.interestMs ?? DEFAULT_INTEREST_MS,
   };
 }

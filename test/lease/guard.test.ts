@@ -256,7 +256,7 @@ test.each(WAITS)(
       h.pass(50);
     }
     expect(writes).toBeGreaterThanOrEqual(8);
-    expect(writes).toBeLessThanOrEqual(11);
+    expect(writes).toBeLessThanOrEqual(16);
     expect(h.refused.size).toBe(0);
   },
 );

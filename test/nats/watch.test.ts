@@ -41,6 +41,13 @@ describe("onTenure()", () => {
     value(await writer.putTenure("a/x.y", second, tenure(3)));
     await until("the next is told", () => heard(subject, "a/x.y").includes(3));
     expect(heard(subject, "a/x.y")).toEqual([2, 3]);
+    // Beside the record, as when it is read; but not in it.
+    const ttlMs = writer.nats.ttlMs!;
+    expect(ttlMs).toBeGreaterThan(0);
+    expect(subject.told.tenures.map(({ record }) => record.ttlMs)).toEqual([ttlMs, ttlMs]);
+    expect(value(await subject.readTenure("a/x.y")).record?.ttlMs).toBe(ttlMs);
+    const [newest] = value(await subject.history("a/x.y"));
+    expect(Object.keys(newest!)).not.toContain("ttlMs");
   }, TEST_MS);
 
   test("passes over what is no record of a store", async () => {

@@ -97,6 +97,15 @@ export class Bucket<V> {
     return this.#history.get(key) ?? [];
   }
 
+  /** What is there ages out later by so much, or sooner. */
+  age(byMs: number, nowMs: number): void {
+    for (const key of [...this.#messages.keys()]) {
+      const message = this.newest(key, nowMs);
+      if (message === null) continue;
+      this.#messages.set(key, { ...message, goneAtMs: message.goneAtMs + byMs });
+    }
+  }
+
   /** Everything is gone, and counting starts again. */
   remake(firstRevision: number): void {
     this.#last = firstRevision - 1;

@@ -28,7 +28,10 @@ export interface Wiring {
   readonly timers: Timers;
   readonly self: Entry & { readonly incarnation: string };
   readonly process: number;
-  readonly ttlMs: number;
+  /** The TTL that its agent goes by. */
+  ttlMs(): number;
+  /** Whether that stands beside its records. */
+  readonly tellsTtl: boolean;
   /** A write of an entry is on its way. */
   onPut(): void;
   /** Runs something on the node, unless it is paused or another run of it has begun. */
@@ -103,7 +106,16 @@ export class SimCoordinator implements Coordinator {
   }
 
   putTenure(store: string, expect: number, record: TenureRecord, done: Done<number>): void {
-    const request: Request = { type: "put_tenure", store, author: this.#author, expect, record };
+    const { ttlMs, tellsTtl } = this.#wiring;
+    const beside = tellsTtl ? { ttlMs: ttlMs() } : {};
+    const told = { ...record, ...beside };
+    const request: Request = {
+      type: "put_tenure",
+      store,
+      author: this.#author,
+      expect,
+      record: told,
+    };
     this.#call<number>(request, (outcome) => {
       if (outcome.kind === "ok") {
         this.recorded.set(store, (this.recorded.get(store) ?? new Set()).add(record.epoch));
@@ -127,7 +139,7 @@ export class SimCoordinator implements Coordinator {
       cancel();
       done(outcome);
     };
-    const timeoutMs = Math.min(TIMEOUT_MS, ttlMs / 3);
+    const timeoutMs = Math.min(TIMEOUT_MS, ttlMs() / 3);
     const cancel = timers.after(
       timeoutMs,
       () => settle({ kind: "unknown", reason: `no answer within ${timeoutMs} ms` }),

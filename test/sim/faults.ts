@@ -90,15 +90,20 @@ class FaultSet {
         return this.#fullDisk(node);
       case "break_lock":
         return this.#breakLock(node, store);
+      case "change_ttl":
+        return this.#changeTtl();
     }
   }
 
   /** Everything that goes on ends. */
   heal(): void {
-    const { nodes, older, server, checks } = this.#world;
+    const { nodes, older, server, checks, plan } = this.#world;
     for (const end of [...this.#open]) end();
+    this.#setTtl(plan.ttlMs);
     for (const node of nodes) {
       node.onWrite = null;
+      // An operator restarts those that go by another.
+      if ((node.run?.ttlMs ?? plan.ttlMs) !== plan.ttlMs) node.kill();
       for (const client of [...node.clients]) client.vanish();
       // Whoever is about to end takes his time, and his leases with him.
       if (node.run?.agent.state === "draining") node.kill();
@@ -325,6 +330,21 @@ class FaultSet {
       disk.broken.delete(store);
       disk.brokenMs.set(store, scheduler.nowMs);
     });
+  }
+
+  /** An operator makes the TTL smaller, or puts it right again. */
+  #changeTtl(): void {
+    const { plan, server, random } = this.#world;
+    this.#setTtl(server.ttlMs < plan.ttlMs ? plan.ttlMs : random.between(0.2, 0.9) * plan.ttlMs);
+  }
+
+  #setTtl(ttlMs: number): void {
+    const { nodes, plan, scheduler, server, random, trace } = this.#world;
+    if (server.ttlMs === ttlMs) return;
+    trace.add("operator", `changes the TTL from ${server.ttlMs} ms to ${ttlMs} ms`);
+    for (const store of plan.stores) server.disturb(store);
+    server.ttlMs = ttlMs;
+    for (const node of nodes) scheduler.after(random.between(0, 2_000), () => node.lookAtBucket());
   }
 
   #fullDisk(node: SimNode): void {

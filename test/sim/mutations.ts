@@ -28,6 +28,8 @@ export interface Mutations {
   readonly leftovers: boolean;
   /** Only incarnations of this host's state directory, proven dead, are inherited. */
   readonly provenDead: boolean;
+  /** The TTL that a holder goes by stands beside its record. */
+  readonly ttlRecord: boolean;
   /** A grace owed is remembered across a restart. */
   readonly graceMemory: boolean;
   /** A stranger seen is remembered across a restart. */
@@ -44,6 +46,7 @@ const AROUND: Mutations = {
   journal: true,
   leftovers: true,
   provenDead: true,
+  ttlRecord: true,
   graceMemory: true,
   strangerMemory: true,
 };

@@ -25,7 +25,13 @@ export interface Run {
   readonly locks: SimLockFiles;
   readonly memory: SimMemory;
   readonly link: Link;
+  /** The TTL that it goes by; null until it was connected. */
+  ttlMs: number | null;
+  /** Whether the bucket had another when it was last looked at. */
+  contradicted: boolean;
 }
+
+const NEW_RUN = { ttlMs: null, contradicted: false };
 
 /** A host. */
 export class SimNode {
@@ -135,7 +141,8 @@ export class SimNode {
       timers,
       self: { node: name, incarnation, address: `http://${this.label}` },
       process,
-      ttlMs: world.plan.ttlMs,
+      ttlMs: () => this.run?.ttlMs ?? world.server.ttlMs,
+      tellsTtl: world.mutations.ttlRecord,
       deliver: (run) => this.deliver(generation, false, run),
       onPut: () => {
         const { onWrite } = this;
@@ -172,7 +179,7 @@ export class SimNode {
       node: name,
       incarnation,
       address: `http://${this.label}`,
-      graceMs: world.plan.graceMs,
+      graceMs: world.plan.graceMs === world.plan.ttlMs ? undefined : world.plan.graceMs,
       interestMs: world.plan.interestMs,
       drainMs: world.plan.drainMs,
       maxWaiters: 10_000,
@@ -189,7 +196,7 @@ export class SimNode {
       newToken: () => `t${world.nextToken()}`,
       observer: this.#observer(),
     });
-    this.run = { agent, incarnation, process, coordinator, locks, memory, link };
+    this.run = { agent, incarnation, process, coordinator, locks, memory, link, ...NEW_RUN };
     world.runs.set(process, this.run);
     if (world.plan.pinned) agent.setPinned(new Set(world.plan.stores));
     link.onChange = (connected) => this.#onLink(generation, connected);
@@ -204,13 +211,27 @@ export class SimNode {
       // Told late: what is so by now counts.
       if (connected !== link.connected) return;
       world.trace.add(this.label, connected ? "is connected" : "is disconnected");
-      if (connected && agent.timing === null) {
-        // Without the margin rule, deadlines count the whole TTL.
-        const { ttlMs } = world.plan;
-        agent.setTtl(world.mutations.margin ? ttlMs : ttlMs / 0.98);
-      }
+      if (connected) this.#lookAtBucket(this.run!);
       agent.setConnected(connected);
     });
+  }
+
+  /** The bucket's TTL may have changed: the agent hears of it if it is connected. */
+  lookAtBucket(): void {
+    this.deliver(this.#generation, false, () => {
+      if (this.run?.link.connected) this.#lookAtBucket(this.run);
+    });
+  }
+
+  /** The first TTL that is found is gone by; while the bucket has another, the smaller of the two counts. */
+  #lookAtBucket(run: Run): void {
+    const { server, mutations } = this.world;
+    const ttlMs = run.ttlMs ??= server.ttlMs;
+    const countsMs = Math.min(ttlMs, server.ttlMs);
+    // Without the margin rule, deadlines count the whole TTL.
+    run.agent.setTtl(mutations.margin ? countsMs : countsMs / 0.98);
+    run.contradicted = ttlMs !== server.ttlMs;
+    run.agent.setMisconfigured(run.contradicted ? "the bucket has another TTL" : null);
   }
 
   #observer(): Observer {

@@ -28,6 +28,7 @@ export const FAULTS = [
   "remake_store",
   "full_disk",
   "break_lock",
+  "change_ttl",
 ] as const;
 
 export type Fault = typeof FAULTS[number];
@@ -40,6 +41,7 @@ const EARLY: ReadonlySet<Fault> = new Set([
   "remake_bucket",
   "low_bucket",
   "amnesia",
+  "change_ttl",
 ]);
 
 /** Few kinds of fault, and so many of each: what it takes for several to meet within one TTL. */
@@ -47,11 +49,13 @@ const THEMES: readonly { readonly older: boolean; readonly faults: readonly Faul
   { older: false, faults: ["crash", "drain", "stepdown"] },
   { older: true, faults: ["crash", "reboot", "delete_entry", "jump"] },
   { older: false, faults: ["crash", "delete_entry", "pause_agent", "partition"] },
+  { older: false, faults: ["change_ttl", "crash", "pause_agent", "partition"] },
 ];
 
 /** One seed's world. */
 export interface Plan {
   readonly ttlMs: number;
+  /** Where it is the TTL, nobody set it. */
   readonly graceMs: number;
   readonly interestMs: number;
   readonly drainMs: number;
@@ -99,7 +103,9 @@ export function drawPlan(random: Random): Plan {
   const theme = random.chance(0.3) ? random.pick(THEMES) : null;
   const older = theme?.older ?? random.chance(0.25);
   const faults = (theme?.faults ?? FAULTS.filter((fault) => random.chance(rarity(fault))))
-    .filter((fault) => !(bare && EARLY.has(fault)));
+    .filter((fault) => !(bare && EARLY.has(fault)))
+    // It knows of no TTL but its own.
+    .filter((fault) => !(older && fault === "change_ttl"));
   const nodes = 2 + random.below(4);
   const lossy = random.chance(0.5);
   return {

@@ -63,6 +63,8 @@ export class SimServer {
   readonly #entries: Bucket<Entry>;
   readonly #tenures: Bucket<TenureRecord>;
   #jumpedMs = 0;
+  #ttlMs: number;
+  #smallMs = -Infinity;
   /** Requests wait here while it is frozen. */
   #inbox: (() => void)[] | null = null;
   /** Whether there is no leader: nothing is carried out. */
@@ -93,6 +95,7 @@ export class SimServer {
     this.#random = random;
     this.#trace = trace;
     this.#options = options;
+    this.#ttlMs = options.ttlMs;
     this.#entries = new Bucket(FIRST_REVISION, 1);
     this.#tenures = new Bucket(1, TENURES_KEPT);
   }
@@ -172,7 +175,7 @@ export class SimServer {
 
   #goneAtMs(): number {
     const lateMs = this.#random.chance(0.5) ? 0 : this.#random.between(0, MAX_LATE_MS);
-    return this.clockMs + this.#options.ttlMs + lateMs;
+    return this.clockMs + this.#ttlMs + lateMs;
   }
 
   #look<V>(bucket: Bucket<V>, store: string): Message<V> | null {
@@ -241,6 +244,24 @@ export class SimServer {
 
   get frozen(): boolean {
     return this.#inbox !== null;
+  }
+
+  /** The TTL of the lease bucket. */
+  get ttlMs(): number {
+    return this.#ttlMs;
+  }
+
+  /** An operator changes it, for the entries that are there as well. */
+  set ttlMs(ttlMs: number) {
+    this.#smallMs = this.smallMs;
+    this.#entries.age(ttlMs - this.#ttlMs, this.clockMs);
+    this.#ttlMs = ttlMs;
+    this.#smallMs = Math.max(this.#smallMs, this.smallMs);
+  }
+
+  /** When it was last smaller than at first. */
+  get smallMs(): number {
+    return this.#ttlMs < this.#options.ttlMs ? this.#scheduler.nowMs : this.#smallMs;
   }
 
   /** Its clock jumps ahead. */

@@ -48,9 +48,9 @@ export class HeldChecks {
 
   #check(node: SimNode, store: string): void {
     const { world, grants, nowMs, amnesiaMs } = this.#checks;
-    const { context, store: known } = node.run!.agent.inspect(store)!;
+    const { store: known } = node.run!.agent.inspect(store)!;
     // With the tenures lost nobody can know whom they displace.
-    const lostPast = nowMs - amnesiaMs < 1.1 * context.timing.ttlMs;
+    const lostPast = nowMs - amnesiaMs < 1.1 * world.plan.ttlMs;
     for (const other of world.nodes) {
       if (other === node || lostPast || !this.#isHeld(other, store)) continue;
       const epochs = [node, other].map((each) => this.#epochOf(each, store)).join(" and ");

@@ -45,6 +45,8 @@ export class Owners {
     const { world, nowMs } = this.#checks;
     const disturbedMs = world.server.disturbedMs.get(store) ?? -Infinity;
     if (disturbedMs >= nowMs - 1.1 * world.plan.ttlMs) return;
+    // Whoever was not told of a smaller TTL, or is told late, believes by the old one.
+    if (world.server.smallMs >= nowMs - 1.1 * world.plan.ttlMs) return;
     for (const { run, clock, label } of world.nodes) {
       if (run === null || run.process === author.process) continue;
       const known = run.agent.inspect(store);

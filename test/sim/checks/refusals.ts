@@ -35,7 +35,10 @@ export function checkRefusal(checks: Checks, client: SimClient, refusal: Refusal
     const known = node.run?.agent.inspect(store) ?? null;
     const held = known?.store.held(node.clock.bootMs(), known.context);
     // Or it would keep hosts out that can write the store.
-    if (held) checks.fail("held", `${node.label} holds ${store}, which it cannot write`);
+    // The agent says so of all its stores where the bucket contradicts it.
+    if (held && !client.run?.contradicted) {
+      checks.fail("held", `${node.label} holds ${store}, which it cannot write`);
+    }
   }
   const tookMs = checks.nowMs - client.arrivedMs;
   const wasPaused = node.impairedMs >= client.arrivedMs;
@@ -47,6 +50,8 @@ export function checkRefusal(checks: Checks, client: SimClient, refusal: Refusal
 function untruth(checks: Checks, client: SimClient, refusal: Refusal): string | null {
   // Whoever slept finds many waits over at once, and what was in their way is over, too.
   if (client.node.impairedMs >= client.arrivedMs - BEFORE_MS) return null;
+  // With a TTL too small for renewals nothing is held for long.
+  if (client.node.world.server.smallMs >= client.arrivedMs - BEFORE_MS) return null;
   switch (refusal.kind) {
     case "unavailable":
       return isUnavailableTrue(checks, client, client.arrivedMs)
@@ -65,7 +70,9 @@ function untruth(checks: Checks, client: SimClient, refusal: Refusal): string | 
     case "unknown_store":
       return wasMissing(checks, client) ? null : "but its directory is there";
     case "misconfigured":
-      return wasFull(client) || wasBroken(client) ? null : "but its disk is in order";
+      return wasFull(client) || wasBroken(client) || client.run?.contradicted
+        ? null
+        : "but its disk is in order";
     default:
       return "which no guard here can be refused as";
   }
