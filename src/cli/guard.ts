@@ -103,4 +103,5 @@ as shells do):
   76  the disk has seen a newer epoch
   77  not permitted
   78  the agent's setup contradicts the coordinator's
-  79  the lease went while COMMAND ran, and it was stopped`;
+  79  the lease went while COMMAND ran, and it was stopped; or it went before
+      COMMAND was started (this guard itself was stopped), and nothing was run`;

@@ -5,7 +5,8 @@
 import { constants } from "node:os";
 import { bootTimeMs } from "../../sys/boot_time.ts";
 import { signalGroup, signalProcess } from "../../sys/job.ts";
-import { ending, renewed, stepAt } from "./plan.ts";
+import { newsRead } from "./news.ts";
+import { ending, endTimeMs, killTimeMs, renewed } from "./plan.ts";
 import type { Hold } from "./plan.ts";
 import { LockTrail } from "./lock_holders.ts";
 import type { LockMark } from "./lock_holders.ts";
@@ -22,11 +23,13 @@ const SWEEP_EVERY_MS = 20;
  */
 const LOOK_EVERY_MS = 1_000;
 
-/** A look later than this was held up: the process was stopped, or the machine suspended. */
-const HELD_UP_MS = 300;
-
-/** What was sent to us meanwhile is read within a turn of the event loop, or it was not sent. */
-const READ_NEWS_MS = 10;
+/**
+ * The agent is asked for a reprieve so long before processes are killed, however shortly before that they
+ * are asked to end: the answer takes up to half a second, and decides whether they are.
+ */
+const ASK_BEFORE_KILL_MS = 600;
+/** A question that had no answer is put again after this, as long as there is time. */
+const ASK_AGAIN_MS = 100;
 
 /** How an enforcer differs from the plan. */
 export interface EnforcerOptions {
@@ -35,7 +38,10 @@ export interface EnforcerOptions {
    * first. Killing is never late.
    */
   readonly lateMs?: number;
-  /** Last resort before the command is asked to end for want of news: a newer hold, or null. */
+  /**
+   * Last resort before the command is asked to end for want of news: a newer hold, or null where there
+   * is none. It throws where that is not known.
+   */
   readonly reprieve?: () => Promise<Hold | null>;
   /** Called once, right before the command is asked to end, with the hold as it stays from then on. */
   readonly onAct?: (hold: Hold) => void;
@@ -47,10 +53,13 @@ export class Enforcer {
   #hold: Hold | null = null;
   #target: Target;
   #acted = false;
-  #askingForReprieve = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** When the look that is on its way was due; Infinity when none is. */
-  #dueMs = Infinity;
+  /** What was told meanwhile is being read; null while it is not. */
+  #reading: Promise<void> | null = null;
+  #asking = false;
+  /** The deadline that the agent was asked about last, and whether it said that there is no later one. */
+  #asked = { deadlineMs: -Infinity, denied: false };
+  #askAgainAtMs = -Infinity;
 
   constructor(target: Target, options: EnforcerOptions = {}) {
     this.#target = target;
@@ -63,7 +72,9 @@ export class Enforcer {
   }
 
   /** More is known of where the command's processes are. */
-  setPlace(place: Pick<Target, "group" | "cgroup"> & { readonly lock: LockMark | null }): void {
+  setPlace(
+    place: Pick<Target, "group" | "cgroup" | "starter"> & { readonly lock: LockMark | null },
+  ): void {
     const { lock: mark, ...rest } = place;
     const known = this.#target.lock;
     // The same as before, however often we are told.
@@ -91,27 +102,50 @@ export class Enforcer {
     this.look();
   }
 
-  /** Compares the clock now, and acts if it is time. */
+  /**
+   * Compares the clock now, and does what it is time for. But for want of news nothing is done before
+   * all that was told us is read: we may have been stopped, and the machine suspended.
+   */
   look(): void {
+    const hold = this.#hold;
+    if (hold === null || (this.#reading !== null && !this.#acted)) return;
     clearTimeout(this.#timer);
-    if (this.#hold === null) return;
     const nowMs = bootTimeMs();
-    // Stopped until now: the newest deadline may wait to be read. Once, and only for that long: the
-    // next look is not late.
-    if (!this.#acted && nowMs > this.#dueMs + HELD_UP_MS) return this.#lookIn(READ_NEWS_MS, nowMs);
-    const { lateMs = 0 } = this.#options;
-    const step = stepAt(this.#hold, nowMs);
-    if (step.kind === "kill") return this.#kill();
-    const late = stepAt(this.#hold, nowMs - lateMs);
-    if (late.kind !== "run") this.#end();
-    const untilMs = late.kind === "run" ? late.untilMs + lateMs : step.untilMs;
-    const waitMs = Math.min(untilMs, step.kind === "end" ? step.untilMs : Infinity) - nowMs;
-    this.#lookIn(Math.min(Math.max(1, waitMs), LOOK_EVERY_MS), nowMs);
+    const killAtMs = killTimeMs(hold);
+    if (this.#acted) return nowMs >= killAtMs ? this.#kill() : this.#lookAt(killAtMs, nowMs);
+    this.#askWhereItIsTime(hold, nowMs);
+    if (this.#isTime(hold, nowMs)) return this.#actOnceRead();
+    const times = [this.#askAtMs(hold), this.#actAtMs(hold), killAtMs];
+    this.#lookAt(Math.min(...times.filter((timeMs) => timeMs > nowMs)), nowMs);
   }
 
-  #lookIn(delayMs: number, nowMs: number): void {
-    this.#dueMs = nowMs + delayMs;
+  #lookAt(timeMs: number, nowMs: number): void {
+    const delayMs = Math.min(Math.max(1, timeMs - nowMs), LOOK_EVERY_MS);
     this.#timer = setTimeout(() => this.look(), delayMs);
+  }
+
+  #actOnceRead(): void {
+    const reading = this.#reading = newsRead();
+    reading.then(() => {
+      if (this.#reading !== reading) return; // stopped meanwhile
+      this.#reading = null;
+      const nowMs = bootTimeMs();
+      if (this.#hold === null || this.#acted || !this.#isTime(this.#hold, nowMs)) {
+        return this.look();
+      }
+      if (nowMs >= killTimeMs(this.#hold)) return this.#kill();
+      this.end();
+    });
+  }
+
+  /** Whether the command is to be asked to end, or killed; an answer that is still due decides first. */
+  #isTime(hold: Hold, nowMs: number): boolean {
+    return nowMs >= killTimeMs(hold) || (nowMs >= this.#actAtMs(hold) && !this.#asking);
+  }
+
+  #actAtMs(hold: Hold): number {
+    const { lateMs = 0 } = this.#options;
+    return Math.min(endTimeMs(hold) + lateMs, killTimeMs(hold));
   }
 
   /** The living processes of the command; a sweep of /proc. */
@@ -123,22 +157,37 @@ export class Enforcer {
   stop(): void {
     clearTimeout(this.#timer);
     this.#hold = null;
+    this.#reading = null;
   }
 
-  #end(): void {
-    const { reprieve } = this.#options;
-    if (this.#acted || this.#askingForReprieve) return;
-    if (reprieve === undefined) return this.#ask();
-    this.#askingForReprieve = true;
-    reprieve().catch(() => null).then((hold) => {
-      this.#askingForReprieve = false;
+  /** When the agent is asked; Infinity for not, or not again. */
+  #askAtMs(hold: Hold): number {
+    const { deadlineMs, denied } = this.#asked;
+    const again = deadlineMs === hold.deadlineMs;
+    if (this.#options.reprieve === undefined || this.#asking || (again && denied)) return Infinity;
+    const actAtMs = this.#actAtMs(hold);
+    const firstMs = Math.min(actAtMs, killTimeMs(hold) - ASK_BEFORE_KILL_MS);
+    const askAtMs = Math.max(firstMs, this.#askAgainAtMs);
+    // Once it is time to act, one question has to do.
+    return again && askAtMs >= actAtMs ? Infinity : askAtMs;
+  }
+
+  #askWhereItIsTime(hold: Hold, nowMs: number): void {
+    if (nowMs < this.#askAtMs(hold) || nowMs >= killTimeMs(hold)) return;
+    this.#asking = true;
+    const { deadlineMs } = hold;
+    this.#asked = { deadlineMs, denied: false };
+    const settle = (newer: Hold | null) => {
+      this.#asking = false;
+      this.#askAgainAtMs = bootTimeMs() + ASK_AGAIN_MS;
       if (this.#hold === null) return;
-      if (hold !== null) return this.update(hold);
-      // What was told while the question was on its way counts, too.
-      const { lateMs = 0 } = this.#options;
-      if (stepAt(this.#hold, bootTimeMs() - lateMs).kind === "run") return this.look();
-      this.#ask();
-    });
+      if (newer === null) this.look();
+      else this.update(newer);
+    };
+    this.#options.reprieve!().then((newer) => {
+      this.#asked = { deadlineMs, denied: newer === null };
+      settle(newer);
+    }, () => settle(null));
   }
 
   /** Once only: a second SIGTERM means "at once, without cleaning up" to many programs. */
@@ -157,13 +206,14 @@ export class Enforcer {
   }
 
   #kill(): void {
-    const { group, lock, cgroup } = this.#target;
+    const { group, lock, cgroup, starter } = this.#target;
     // Not asked before: who has the lock is known by those who end now. A cgroup has all of them.
     if (!this.#acted && lock !== null && cgroup === null) membersOf(this.#target);
     this.#decide();
     // The groups at once, before the slower look at every process.
     if (group !== null) signalGroup(group, SIGKILL);
-    cgroup?.kill();
+    // With it would go whoever starts the command from inside: then one by one.
+    if (!starter) cgroup?.kill();
     const members = membersOf(this.#target);
     for (const each of members) signalProcess(each.pid, SIGKILL);
     // One that forked while we looked was missed, and what it started has a new number.

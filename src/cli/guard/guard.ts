@@ -48,24 +48,25 @@ export async function guard(request: GuardRequest): Promise<number> {
   // Started first, so that it comes up while the agent is asked.
   const watchdog = new WatchdogLink(mark);
   const grant = await ask(request, socket, command);
-  await prepared;
-  const { unguarded } = grant.result;
-  if (unguarded !== null) {
-    const { sayUnguarded } = await import("./unguarded.ts");
-    sayUnguarded(store, unguarded, " (the agent is standalone: no other host is kept out)");
-  }
-  const killAfterMs = request.killAfter ?? null;
-  return await new Wrapper({
+  // It listens to what is told of the grant from its first moment.
+  const wrapper = new Wrapper({
     command,
     grant,
     shared: request.shared ?? false,
     // As it holds for the command, wherever that goes.
     socket: absoluteSocketPath(socket),
     mark,
-    killAfterMs,
+    killAfterMs: request.killAfter ?? null,
     signals,
     watchdog,
-  }).run();
+  });
+  await prepared;
+  const { unguarded } = grant.result;
+  if (unguarded !== null) {
+    const { sayUnguarded } = await import("./unguarded.ts");
+    sayUnguarded(store, unguarded, " (the agent is standalone: no other host is kept out)");
+  }
+  return await wrapper.run();
 }
 
 async function ask(

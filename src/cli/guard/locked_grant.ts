@@ -72,20 +72,27 @@ export function requestLocked<M extends Locking>(
   if (fd === undefined) throw new Error("Cannot find the descriptor of the socket");
   return new Promise((resolve, reject) => {
     const reader = new AnswerReader<M>(fd, path);
+    let settled = false;
     const fail = (error: unknown) => {
+      settled = true;
       clearTimeout(timer);
       stop();
       socket.destroy();
       reject(error);
     };
     const onGone = () => fail(reader.gone());
-    const timer = setTimeout(() => fail(silent(path, withinMs)), withinMs);
-    const stop = whenReadable(fd, LOOK_EVERY_MS, () => {
+    const timer = setTimeout(() => {
+      // We may have been stopped until now, and the answer came in time.
+      look();
+      if (!settled) fail(silent(path, withinMs));
+    }, withinMs);
+    const look = () => {
       // Closed by the runtime, as when our question met a dead agent: the number may be another's.
       if (socket.destroyed || socket._handle?.fd !== fd) return onGone();
       try {
         const grant = reader.read();
         if (grant === null) return;
+        settled = true;
         clearTimeout(timer);
         stop();
         socket.off("error", onGone);
@@ -99,7 +106,8 @@ export function requestLocked<M extends Locking>(
       } catch (error) {
         fail(error);
       }
-    });
+    };
+    const stop = whenReadable(fd, LOOK_EVERY_MS, look);
     socket.on("error", onGone);
     try {
       // An agent that turns us away has said so by now: once writing failed, nothing can be read.

@@ -18,25 +18,21 @@ export interface Hold {
   readonly endingSinceMs: number | null;
 }
 
-/** What to do now, and when to look again. `end` asks the command to end, `kill` gives it no choice. */
-export type Step =
-  | { readonly kind: "run"; readonly untilMs: number }
-  | { readonly kind: "end"; readonly untilMs: number }
-  | { readonly kind: "kill" };
-
 /**
  * So much before the deadline processes are killed, in ms: the kernel and a busy machine take a while
  * to carry it out, and at the deadline it must be over.
  */
 const KILL_LEAD_MS = 20;
 
-/** What the clock says about a command under `hold`. */
-export function stepAt(hold: Hold, nowMs: number): Step {
-  const endAtMs = hold.endingSinceMs ?? hold.deadlineMs - hold.killAfterMs;
-  const killAtMs = killTimeMs(hold);
-  if (nowMs >= killAtMs) return { kind: "kill" };
-  if (nowMs >= endAtMs) return { kind: "end", untilMs: killAtMs };
-  return { kind: "run", untilMs: endAtMs };
+/** Whether the command may be started, or run on. */
+export function mayRun(hold: Hold, nowMs: number): boolean {
+  return nowMs < endTimeMs(hold);
+}
+
+/** When the command is asked to end. */
+export function endTimeMs(hold: Hold): number {
+  const { deadlineMs, killAfterMs, endingSinceMs } = hold;
+  return Math.min(endingSinceMs ?? deadlineMs - killAfterMs, killTimeMs(hold));
 }
 
 /** When whatever still runs is killed. */

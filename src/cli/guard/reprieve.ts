@@ -4,6 +4,7 @@
  * itself.
  * @module
  */
+import { AgentError } from "../../client/errors.ts";
 import { bootTimeMs } from "../../sys/boot_time.ts";
 import { processStartTime } from "../../sys/proc.ts";
 import type { Hold } from "./plan.ts";
@@ -13,8 +14,10 @@ import type { WatchdogState } from "./watchdog_state.ts";
 const ANSWER_WITHIN_MS = 500;
 
 /**
- * The grant's hold as the agent proves it, or null where there is no proof, or no reason to ask: a
- * wrapper that is gone took the grant with it, and an agent that hangs must not hold up the end.
+ * The grant's hold as the agent proves it. Null where the lease is lost, and where there is no reason to
+ * ask: a wrapper that is gone took the grant with it.
+ *
+ * @throws where there is no answer; an agent that hangs must not hold up the end.
  */
 export async function askAgent(state: WatchdogState, wrapper: number): Promise<Hold | null> {
   const { grant, hold } = state;
@@ -30,6 +33,9 @@ export async function askAgent(state: WatchdogState, wrapper: number): Promise<H
       { signal: AbortSignal.timeout(ANSWER_WITHIN_MS) },
     );
     return { ...hold, deadlineMs: askedMs + remaining_ms };
+  } catch (error) {
+    if (error instanceof AgentError && ["lost", "no_token"].includes(error.kind)) return null;
+    throw error;
   } finally {
     void connection.close();
   }

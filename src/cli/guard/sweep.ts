@@ -29,6 +29,11 @@ export interface Target {
   readonly lock: LockTrail | null;
   /** A process whose children are of the command, and those of its children that are not. */
   readonly parent?: { readonly pid: number; readonly except: ReadonlySet<number> };
+  /**
+   * Who starts the command from inside its cgroup, and may be there still: never of the command. Null
+   * where nobody else is in it.
+   */
+  readonly starter?: number | null;
 }
 
 /** A living process of a guarded command. */
@@ -54,6 +59,7 @@ const CHUNK_BYTES = 64 * 1_024;
 export function membersOf(target: Target): Member[] {
   const { mark, group, parent, cgroup, lock } = target;
   const caught = new Set(cgroup?.pids());
+  if (target.starter) caught.delete(target.starter);
   const members = new Set<number>();
   const processes = livingProcesses();
   const belongs = (each: Process) =>

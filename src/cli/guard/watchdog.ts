@@ -63,10 +63,16 @@ class Watchdog {
         this.#report(null);
       },
     });
-    const cgroup = state.cgroup === null ? null : Cgroup.at(state.cgroup);
-    this.#enforcer.setPlace({ group: state.group, cgroup, lock: state.lock });
+    // Before it tells of a group, the wrapper may be in the command's cgroup to start it.
+    this.#setPlace(state.group === null ? this.#wrapper : null);
     if (state.hold !== null) this.#enforcer.update(state.hold);
     return false;
+  }
+
+  #setPlace(starter: number | null): void {
+    const { group, cgroup, lock } = this.#state!;
+    const place = { group, cgroup: cgroup === null ? null : Cgroup.at(cgroup), lock, starter };
+    this.#enforcer!.setPlace(place);
   }
 
   /** Written before the command can have noticed anything; nobody may be left to read it. */
@@ -84,6 +90,7 @@ class Watchdog {
     if (this.#enforcer === null || this.#state === null) return;
     const { group, hold, cgroup } = this.#state;
     if (hold === null) return; // nothing was started
+    this.#setPlace(null);
     this.#enforcer.look();
     // Killed as it started the command: a process that is just being made does not carry its mark yet.
     const untilMs = group === null ? hold.deadlineMs : 0;

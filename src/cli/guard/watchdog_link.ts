@@ -3,6 +3,7 @@
  * @module
  */
 import { say } from "../output.ts";
+import { newsRead } from "./news.ts";
 import type { Hold } from "./plan.ts";
 import { linesOf, STATE_VARIABLE, WATCHDOG_COMMAND } from "./watchdog_state.ts";
 import type { WatchdogReport, WatchdogState } from "./watchdog_state.ts";
@@ -57,7 +58,8 @@ export class WatchdogLink {
   async hear(): Promise<void> {
     const answer = new Promise<void>((resolve) => this.#answered = resolve);
     this.tell({ question: this.#state.question + 1 });
-    await Promise.race([answer, Bun.sleep(ANSWER_WITHIN_MS)]);
+    // Stopped meanwhile, its time is over, but the answer may be there.
+    await Promise.race([answer, Bun.sleep(ANSWER_WITHIN_MS).then(newsRead)]);
   }
 
   async #listen(stdout: ReadableStream<Uint8Array>): Promise<void> {

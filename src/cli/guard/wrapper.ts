@@ -4,37 +4,32 @@
  */
 import { closeSync } from "node:fs";
 import { constants } from "node:os";
-import { AgentError } from "../../client/mod.ts";
-import type { Connection, Notification } from "../../client/mod.ts";
 import { bootTimeMs } from "../../sys/boot_time.ts";
 import { Cgroup } from "../../sys/cgroup.ts";
-import { reapOrphans, startJob } from "../../sys/job.ts";
+import { reapOrphans } from "../../sys/job.ts";
 import { setChildSubreaper } from "../../sys/process.ts";
 import { formatDuration } from "../duration.ts";
-import { EXIT } from "../failure.ts";
+import { EXIT, Failure } from "../failure.ts";
 import { say } from "../output.ts";
-import { cannotRun, commandOf } from "./command.ts";
+import { commandOf } from "./command.ts";
 import type { GuardedCommand } from "./command.ts";
-import { freeDescriptor } from "./descriptor.ts";
 import { Enforcer } from "./enforcer.ts";
-import { guardedEnvironment, restoreDescriptorLimit } from "./environment.ts";
+import { GrantLink } from "./grant_link.ts";
 import { untilNobodyRuns } from "./last_member.ts";
 import { Job } from "./job.ts";
 import type { Ending } from "./job.ts";
 import type { LockedGrant } from "./locked_grant.ts";
 import { lockMark } from "./lock_holders.ts";
 import type { LockMark } from "./lock_holders.ts";
-import { killAfterMs, killTimeMs, renewed, stepAt } from "./plan.ts";
+import { killAfterMs, killTimeMs, mayRun, renewed } from "./plan.ts";
 import type { Hold } from "./plan.ts";
 import type { Signals } from "./signals.ts";
+import { startGuarded } from "./start.ts";
+import type { Started } from "./start.ts";
 import type { WatchdogLink } from "./watchdog_link.ts";
 
 const { SIGTERM, SIGKILL } = constants.signals;
 
-/** The agent answers a release from memory; one that hangs must not hold up the exit status. */
-const RELEASE_WITHIN_MS = 2_000;
-/** As above, while the command runs on. */
-const VERIFY_WITHIN_MS = 500;
 /** What a granted command is run with. */
 export interface WrapperOptions {
   readonly command: GuardedCommand;
@@ -52,129 +47,128 @@ export interface WrapperOptions {
 /** One command under one grant. */
 export class Wrapper {
   readonly #options: WrapperOptions;
-  readonly #connection: Connection;
+  readonly #link: GrantLink;
   readonly #enforcer: Enforcer;
   #hold: Hold;
+  #job: Job | null = null;
+  #started = false;
   #suspended = false;
   #suspensions = 0;
   /** The command's own; null where none could be made. */
-  #cgroup: Cgroup | null;
-  /** Why the lease is not renewed, as far as that is known. */
-  #reason = "the agent did not renew it in time";
-  /** What the agent says of a lease that is gone; null while it does not say so. */
-  #lost: string | null = null;
+  #cgroup: Cgroup | null = null;
   /** Whether the watchdog may have had reason to act of which we have not heard yet. */
   #wasLate = false;
 
+  /** Follows the grant from now on. */
   constructor(options: WrapperOptions) {
-    const { grant, mark } = options;
+    const { grant, mark, watchdog } = options;
     this.#options = options;
-    this.#cgroup = Cgroup.make(mark);
-    this.#connection = grant.connection;
-    const parent = { pid: process.pid, except: options.watchdog.pids };
+    const parent = { pid: process.pid, except: watchdog.pids };
     this.#enforcer = new Enforcer({ mark, group: null, cgroup: null, lock: null, parent }, {
       onAct: (hold) => this.#onAct(hold),
     });
-    options.watchdog.onEnding((hold) => this.#enforcer.update(hold));
+    watchdog.onEnding((hold) => this.#enforcer.update(hold));
     this.#hold = {
       deadlineMs: grant.result.deadline_boot_ms,
       killAfterMs: killAfterMs(options.killAfterMs, grant.ttlMs ?? grant.result.remaining_ms),
       endingSinceMs: null,
     };
+    this.#link = new GrantLink(grant, {
+      onDeadline: (deadlineMs) => this.#renewed(deadlineMs),
+      // Before there is a command, the enforcer has nothing to end.
+      onLost: () => this.#enforcer.end(),
+      onAgentGone: () => this.#onAgentGone(),
+    });
   }
 
-  /** Runs the command to its end and returns the exit status. */
+  /**
+   * Runs the command to its end and returns the exit status.
+   *
+   * @throws {Failure} where it was not started; then nothing is left behind.
+   */
   async run(): Promise<number> {
-    const { grant, signals, watchdog, socket } = this.#options;
-    const { token, store } = grant.result;
-    // Before the command starts: whenever we are killed, the watchdog knows enough to end it.
-    const grantedTo = { socket, token, store };
-    watchdog.tell({ hold: this.#hold, grant: grantedTo, cgroup: this.#cgroup?.path ?? null });
-    // Orphans of the command become our children: so none gets out of sight.
-    setChildSubreaper(true);
-    let job: Job | null = null;
-    // Before there is one: the first thing it does may be to have us signalled.
-    signals.forwardTo((signal) => job?.forward(signal));
-    const { group, lock } = await this.#start();
-    const cgroup = this.#cgroup;
+    const { watchdog } = this.#options;
+    const { group, cgroup, lock } = await this.#start();
     watchdog.tell({ group, lock, cgroup: cgroup?.path ?? null });
-    job = new Job(group, {
+    const job = this.#job = new Job(group, {
       onSuspend: () => this.#onSuspend(),
       onResume: () => void this.#onResume(),
       onChildren: () => reapOrphans(new Set([group, ...watchdog.pids])),
     });
     this.#enforcer.setPlace({ group, cgroup, lock });
-    this.#connection.onNotification((notification) => this.#onNotification(notification));
-    for (const notification of grant.early) this.#onNotification(notification);
-    this.#connection.closed.then((why) => why !== null && this.#onAgentGone());
     this.#enforcer.update(this.#hold);
+    if (this.#link.lost !== null) this.#enforcer.end();
     return await this.#finish(await job.ended);
   }
 
-  async #start(): Promise<{ group: number; lock: LockMark | null }> {
-    const { grant, shared } = this.#options;
-    const { lockFd } = grant;
+  async #start(): Promise<Started & { readonly lock: LockMark | null }> {
+    const { grant: { lockFd, agentPid }, shared, watchdog } = this.#options;
     try {
-      const group = await this.#startCommand();
+      const started = await this.#startUnderLease();
       const isOurs = lockFd !== null && !shared;
-      return { group, lock: isOurs ? lockMark(lockFd, group, grant.agentPid) : null };
+      return { ...started, lock: isOurs ? lockMark(lockFd, started.group, agentPid) : null };
+    } catch (error) {
+      // What fails after the start must not be taken for a command that never ran.
+      if (!this.#started) {
+        this.#enforcer.stop();
+        watchdog.dismiss();
+        this.#cgroup?.remove();
+      }
+      throw error;
     } finally {
       // The command has it now. A copy here would keep the store locked between the release and our
       // own end, when it is somebody else's turn already.
       if (lockFd !== null) closeSync(lockFd);
+      if (!this.#started) await this.#link.release();
     }
   }
 
-  /**
-   * Starts it, or tells why not, with nothing left behind. What fails after this must not be taken for
-   * a command that never ran.
-   */
-  async #startCommand(): Promise<number> {
-    const { command, grant, socket, mark, watchdog } = this.#options;
-    const { result, lockFd } = grant;
-    const as = freeDescriptor();
-    const variables = {
-      ZIT_LEASE_STORE: result.store,
-      ZIT_LEASE_EPOCH: String(result.epoch),
-      ZIT_LEASE_TOKEN: result.token,
-      ZIT_LEASE_NODE: result.node,
-      ...(lockFd === null ? {} : { ZIT_LEASE_LOCK_FD: String(as) }),
-      ...(result.unguarded === null ? {} : { ZIT_LEASE_UNGUARDED: result.unguarded }),
-      ZIT_AGENT_SOCKET: socket,
-    };
-    restoreDescriptorLimit();
-    try {
-      const env = guardedEnvironment(variables, mark);
-      const pass = lockFd === null ? null : { fd: lockFd, as };
-      return this.#startInside(() => startJob({ ...command, env, pass }));
-    } catch (error) {
-      this.#cgroup?.remove();
-      watchdog.dismiss();
-      await this.#release();
-      throw cannotRun(command, error);
+  /** Starts it only while its lease lives by the clock: we may have been stopped since the grant. */
+  async #startUnderLease(): Promise<Started> {
+    const { command, grant, socket, mark, watchdog, signals } = this.#options;
+    const { token, store } = grant.result;
+    while (await this.#mayStart()) {
+      this.#cgroup ??= Cgroup.make(mark);
+      const cgroup = this.#cgroup;
+      const hold = this.#hold;
+      // Before the command starts: whenever we are killed, the watchdog knows enough to end it. And not
+      // before the lease was seen to live: it would act by one that is long past.
+      watchdog.tell({ hold, grant: { socket, token, store }, cgroup: cgroup?.path ?? null });
+      // Orphans of the command become our children: so none gets out of sight.
+      setChildSubreaper(true);
+      // Before there is one: the first thing it does may be to have us signalled.
+      signals.forwardTo((signal) => this.#job?.forward(signal));
+      const started = startGuarded({ command, grant, socket, mark, cgroup, hold });
+      if (started !== null) {
+        this.#started = true;
+        this.#cgroup = started.cgroup;
+        return started;
+      }
+      // Stopped right here. What the watchdog has decided meanwhile stands.
+      await watchdog.hear();
     }
+    throw new Failure(`${this.#whyNotStarted()}: nothing was run; run it again`, EXIT.lost);
   }
 
-  #startInside(start: () => number): number {
-    if (this.#cgroup === null) return start();
-    const { result, inside } = this.#cgroup.around(start);
-    if (!inside) this.#cgroup = null;
-    return result;
+  /** Whether the lease lives; the agent is asked only if the clock says no. */
+  async #mayStart(): Promise<boolean> {
+    const lives = () =>
+      this.#link.lost === null && !this.#enforcer.acted && mayRun(this.#hold, bootTimeMs());
+    if (!lives()) await this.#link.prove();
+    return lives();
   }
 
-  #onNotification(notification: Notification): void {
-    const { token } = this.#options.grant.result;
-    if (notification.method === "lease" || notification.params.token !== token) return;
-    if (notification.method === "renewed") {
-      this.#renewed(notification.params.deadline_boot_ms);
-    } else if (notification.method === "lost") {
-      this.#lost ??= notification.params.message.replace(/\.$/, "");
-      this.#enforcer.end();
-    }
+  #whyNotStarted(): string {
+    const { command, grant: { result } } = this.#options;
+    const { lost, reason } = this.#link;
+    const what = lost === null ? "ran out" : "went";
+    // Its advice is for who has written.
+    const why = lost?.replace(/;.*$/, "") ?? reason;
+    return `the lease on ${result.store} ${what} before ${commandOf(command)} was started (${why})`;
   }
 
   #onAgentGone(): void {
-    this.#reason = "the agent is gone";
+    if (!this.#started) return;
     const leftMs = Math.max(0, this.#hold.deadlineMs - this.#hold.killAfterMs - bootTimeMs());
     say(
       `the agent is gone; ${commandOf(this.#options.command)} may run on for ` +
@@ -184,12 +178,14 @@ export class Wrapper {
 
   #renewed(deadlineMs: number): void {
     const hold = renewed(this.#hold, deadlineMs);
-    // Told before it counts, and the clock is read after that: whenever we are stopped in between, the
-    // watchdog may have decided by the older one, and we know that we were late by it.
-    this.#options.watchdog.tell({ hold });
-    this.#noteLateness();
+    if (this.#started) {
+      // Told before it counts, and the clock is read after that: whenever we are stopped in between, the
+      // watchdog may have decided by the older one, and we know that we were late by it.
+      this.#options.watchdog.tell({ hold });
+      this.#noteLateness();
+    }
     this.#hold = hold;
-    if (!this.#suspended) this.#enforcer.update(this.#hold);
+    if (this.#started && !this.#suspended) this.#enforcer.update(hold);
   }
 
   /** The command's end is decided, by us or by the watchdog: no renewal changes it any more. */
@@ -197,14 +193,17 @@ export class Wrapper {
     const { command, grant, watchdog } = this.#options;
     this.#hold = hold;
     watchdog.tell({ hold });
+    // The watchdog's decision on a command that was not even started is told by what follows from it.
+    if (!this.#started) return;
     const { store } = grant.result;
+    const { lost, reason } = this.#link;
     const state = bootTimeMs() >= hold.deadlineMs ? "has run out" : "is about to run out";
-    const what = this.#lost === null ? `${state} (${this.#reason})` : `is gone (${this.#lost})`;
+    const what = lost === null ? `${state} (${reason})` : `is gone (${lost})`;
     say(`the lease on ${store} ${what}: stopping ${commandOf(command)}`);
   }
 
   #noteLateness(): void {
-    if (stepAt(this.#hold, bootTimeMs()).kind !== "run") this.#wasLate = true;
+    if (!mayRun(this.#hold, bootTimeMs())) this.#wasLate = true;
   }
 
   /** While we are stopped the watchdog keeps watch; our own view of the deadline grows stale. */
@@ -221,30 +220,20 @@ export class Wrapper {
    */
   async #onResume(): Promise<void> {
     if (!this.#suspended) return;
-    const { token, store } = this.#options.grant.result;
     const suspensions = this.#suspensions;
-    // Read before the question: what the answer proves is counted from no later than this.
-    const askedMs = bootTimeMs();
-    try {
-      const proof = await this.#connection.call(
-        "verify",
-        { token, store },
-        { signal: AbortSignal.timeout(VERIFY_WITHIN_MS) },
-      );
-      this.#renewed(askedMs + proof.remaining_ms);
-    } catch {
-      // Then what is known has to do.
-    }
+    await this.#link.prove();
     if (this.#suspensions !== suspensions) return; // stopped again meanwhile
     this.#suspended = false;
     this.#enforcer.update(this.#hold);
-    if (this.#lost !== null) this.#enforcer.end();
+    if (this.#link.lost !== null) this.#enforcer.end();
   }
 
   async #finish(ending: Ending): Promise<number> {
     const { watchdog } = this.#options;
     const endedMs = bootTimeMs();
     this.#noteLateness();
+    // Late by what we know; we may have been stopped, and know little.
+    if (!this.#enforcer.acted && !mayRun(this.#hold, endedMs)) await this.#link.prove();
     // Was it the watchdog that ended it?
     if (this.#wasLate || ending.signal === SIGTERM || ending.signal === SIGKILL) {
       await watchdog.hear();
@@ -262,7 +251,7 @@ export class Wrapper {
     // What the command left running goes on without us.
     this.#cgroup?.remove();
     // A lost grant needs no release: it ends with our connection, also where the agent hangs.
-    if (!gone && await this.#release() === "lost") gone = true;
+    if (!gone && await this.#link.release() === "lost") gone = true;
     if (!gone) return ending.status;
     say(
       `${this.#whatHappened(ranOut)}; what it wrote may be incomplete: ` +
@@ -274,27 +263,9 @@ export class Wrapper {
   #whatHappened(ranOut: boolean): string {
     const command = commandOf(this.#options.command);
     const lease = `the lease on ${this.#options.grant.result.store}`;
-    if (this.#lost !== null) return `${lease} went while ${command} ran (${this.#lost})`;
-    if (ranOut) return `${lease} ran out while ${command} ran (${this.#reason})`;
-    return `${command} was ended, because ${lease} was about to run out (${this.#reason})`;
-  }
-
-  /**
-   * Gives the grant back. What the command left running keeps the lock, which it inherited; the store
-   * stays busy on this host until that ends.
-   */
-  async #release(): Promise<"released" | "lost" | "unknown"> {
-    const { token } = this.#options.grant.result;
-    const signal = AbortSignal.timeout(RELEASE_WITHIN_MS);
-    try {
-      await this.#connection.call("release", { token }, { signal });
-      return "released";
-    } catch (error) {
-      if (error instanceof AgentError && error.kind === "lost") {
-        this.#lost ??= error.message.replace(/\.$/, "");
-        return "lost";
-      }
-      return "unknown";
-    }
+    const { lost, reason } = this.#link;
+    if (lost !== null) return `${lease} went while ${command} ran (${lost})`;
+    if (ranOut) return `${lease} ran out while ${command} ran (${reason})`;
+    return `${command} was ended, because ${lease} was about to run out (${reason})`;
   }
 }

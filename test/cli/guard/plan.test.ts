@@ -1,34 +1,38 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { ending, killAfterMs, killTimeMs, renewed, stepAt } from "../../../src/cli/guard/plan.ts";
+import {
+  ending,
+  endTimeMs,
+  killAfterMs,
+  killTimeMs,
+  mayRun,
+  renewed,
+} from "../../../src/cli/guard/plan.ts";
 import type { Hold } from "../../../src/cli/guard/plan.ts";
 
 const HOLD: Hold = { deadlineMs: 10_000, killAfterMs: 3_000, endingSinceMs: null };
 
-test("stepAt() asks at deadline - kill-after and kills right before the deadline", () => {
-  expect(stepAt(HOLD, 6_999)).toEqual({ kind: "run", untilMs: 7_000 });
-  expect(stepAt(HOLD, 7_000)).toEqual({ kind: "end", untilMs: 9_980 });
-  expect(stepAt(HOLD, 9_979)).toEqual({ kind: "end", untilMs: 9_980 });
-  expect(stepAt(HOLD, 9_980)).toEqual({ kind: "kill" });
-  expect(stepAt(HOLD, 1e9)).toEqual({ kind: "kill" });
+test("a command is asked to end at deadline - kill-after, and killed right before the deadline", () => {
+  expect(endTimeMs(HOLD)).toBe(7_000);
+  expect(killTimeMs(HOLD)).toBe(9_980);
+  expect(mayRun(HOLD, 6_999)).toBe(true);
+  expect(mayRun(HOLD, 7_000)).toBe(false);
 });
 
-test("stepAt() asks at once on a loss and kills after kill-after, never later than the deadline", () => {
-  expect(stepAt({ ...HOLD, endingSinceMs: 2_000 }, 2_000)).toEqual({ kind: "end", untilMs: 5_000 });
-  expect(stepAt({ ...HOLD, endingSinceMs: 2_000 }, 5_000)).toEqual({ kind: "kill" });
-  expect(stepAt({ ...HOLD, endingSinceMs: 9_000 }, 9_000)).toEqual({ kind: "end", untilMs: 9_980 });
+test("on a loss it is asked at once and killed after kill-after, never later than the deadline", () => {
+  expect(endTimeMs({ ...HOLD, endingSinceMs: 2_000 })).toBe(2_000);
+  expect(killTimeMs({ ...HOLD, endingSinceMs: 2_000 })).toBe(5_000);
+  expect(killTimeMs({ ...HOLD, endingSinceMs: 9_000 })).toBe(9_980);
 });
 
-test("stepAt() never lets a command run at its deadline, nor relents as time goes on", () => {
-  const order = { run: 0, end: 1, kill: 2 };
+test("killTimeMs() is before the deadline, and not before endTimeMs(), whatever the times", () => {
   const times = fc.integer({ min: 0, max: 100_000 });
   fc.assert(
-    fc.property(times, times, fc.option(times), times, times, (deadlineMs, killMs, lost, a, b) => {
-      const hold = { deadlineMs, killAfterMs: killMs, endingSinceMs: lost };
-      const [early, late] = [stepAt(hold, Math.min(a, b)), stepAt(hold, Math.max(a, b))];
-      expect(order[late.kind]).toBeGreaterThanOrEqual(order[early.kind]);
-      expect(stepAt(hold, deadlineMs).kind).toBe("kill");
-      if (early.kind !== "kill") expect(early.untilMs).toBeGreaterThan(Math.min(a, b));
+    fc.property(times, times, fc.option(times), (deadlineMs, killAfterMs, endingSinceMs) => {
+      const hold = { deadlineMs, killAfterMs, endingSinceMs };
+      expect(killTimeMs(hold)).toBeLessThan(deadlineMs);
+      expect(endTimeMs(hold)).toBeLessThanOrEqual(killTimeMs(hold));
+      expect(mayRun(hold, deadlineMs)).toBe(false);
     }),
   );
 });
