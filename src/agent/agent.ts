@@ -6,12 +6,13 @@
  * that the simulator runs this same class.
  * @module
  */
-import type { Refusal } from "../lease/errors.ts";
 import * as refuse from "../lease/refusals.ts";
 import type { LeaseContext } from "../lease/state.ts";
 import type { Store } from "../lease/store.ts";
+import { storeName } from "../lease/store_code.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
 import type { BucketsSeen } from "../ports/coordinator.ts";
+import { Admission } from "./admission.ts";
 import { Asking } from "./asking.ts";
 import { Callers } from "./callers.ts";
 import { type Drained, Drains } from "./drain.ts";
@@ -48,9 +49,7 @@ export class Agent {
   readonly #callers: Callers;
   readonly #watches: Watches;
   readonly #newcomers: Newcomers;
-  #draining = false;
-  /** Why nothing may be granted although the coordinator is there; null when nothing is wrong. */
-  #misconfigured: string | null = null;
+  readonly #admission: Admission;
 
   constructor(options: AgentOptions, ports: AgentPorts) {
     this.options = options;
@@ -66,6 +65,7 @@ export class Agent {
       forgotten: (slot) => {
         this.health.forget(slot.store.code);
         this.#newcomers.forgotten(slot);
+        this.#watches.forgotten(slot);
       },
       handled: (slot) => {
         this.drains.notice(slot);
@@ -73,11 +73,16 @@ export class Agent {
       },
     });
     this.#newcomers = new Newcomers(this.#engine, options.maxStores);
+    this.#admission = new Admission(this.#callers, this.#newcomers, options);
     const slices = new Slices(ports, { lateMs: () => this.#engine.overdueMs });
     const { clock } = ports;
     const stores = { engine: this.#engine, newcomers: this.#newcomers, slices, clock };
     this.watching = new Watching(stores, this.#watches, ports.timers);
-    this.asking = new Asking({ ...stores, callers: this.#callers, mute: () => this.#mute });
+    this.asking = new Asking({
+      ...stores,
+      callers: this.#callers,
+      mute: () => this.#admission.mute,
+    });
     this.drains = new Drains(this.#engine, ports, options.drainMs);
   }
 
@@ -99,7 +104,7 @@ export class Agent {
 
   /** Nothing is granted while the bucket contradicts us; null: it is put right. */
   setMisconfigured(reason: string | null, check = "bucket"): void {
-    this.#misconfigured = reason;
+    this.#admission.misconfigured = reason;
     this.#watches.noticeAll(this.#engine.slots.values());
     this.health.report(check, reason);
   }
@@ -122,11 +127,11 @@ export class Agent {
     this.#engine.setPinned(codes);
   }
 
-  /** Asks for permission to write. Gate 1, the store code, has been passed by whoever calls. */
+  /** Asks for permission to write. What is named need not be a store code: that is gate 1. */
   guard(client: Client, params: GuardParams, answer: Answer<Granted>): void {
-    const refusal = this.#beforeTheGates(client, params);
+    const refusal = this.#admission.refusal(client, params.store);
     if (refusal !== null) {
-      this.#ports.observer.guarded(params.store, refusal.kind, 0);
+      this.#ports.observer.guarded(storeName(params.store), refusal.kind, 0);
       return answer.fail(refusal);
     }
     const slot = this.#newcomers.slot(client, params.store);
@@ -135,13 +140,6 @@ export class Agent {
     const { pid, socket } = client;
     const guard = { id, waitMs, shared, waitLease, passLock, follow, pid, socket };
     this.#engine.dispatch(slot, { type: "guard", guard });
-  }
-
-  #beforeTheGates(client: Client, { store }: GuardParams): Refusal | null {
-    if (this.#draining) return refuse.draining(store);
-    if (this.#misconfigured !== null) return refuse.misconfigured(store, this.#misconfigured);
-    return this.#callers.overLimit(client, store, this.options) ??
-      this.#newcomers.refusal(client, [store]);
   }
 
   /**
@@ -215,8 +213,8 @@ export class Agent {
    * whose grant did not finish is not released: it ages out, and whoever writes under it ends.
    */
   drain(done: Drained): void {
-    if (this.#draining) return;
-    this.#draining = true;
+    if (this.#admission.draining) return;
+    this.#admission.draining = true;
     this.drains.begin(null, { reason: "shutdown", forMs: Infinity }, done);
   }
 
@@ -236,7 +234,7 @@ export class Agent {
   }
 
   get state(): "starting" | "serving" | "draining" {
-    return this.#draining ? "draining" : this.#engine.ttlKnown ? "serving" : "starting";
+    return this.#admission.draining ? "draining" : this.#engine.ttlKnown ? "serving" : "starting";
   }
 
   /** TTL and grace; null until the bucket was seen. */
@@ -251,7 +249,7 @@ export class Agent {
 
   /** How many of what there are now. */
   counts(): Counts {
-    return { ...this.#engine.counts(this.#mute), ...this.#callers.counts };
+    return { ...this.#engine.counts(this.#admission.mute), ...this.#callers.counts };
   }
 
   /** How long ago the renewal was due that has waited longest for its acknowledgement; in ms. */
@@ -268,12 +266,7 @@ export class Agent {
 
   #info(slot: Slot): LeaseInfo {
     const info = infoOf(slot, this.options, this.#ports.clock, this.#engine.context);
-    return this.#mute && info.held ? { ...info, held: false } : info;
-  }
-
-  /** Whether nothing counts as held: leases are being given up, or the setup is contradicted. */
-  get #mute(): boolean {
-    return this.#draining || this.#misconfigured !== null;
+    return this.#admission.mute && info.held ? { ...info, held: false } : info;
   }
 
   #perform(slot: Slot, effect: CallerEffect): void {
@@ -294,7 +287,7 @@ export class Agent {
 
   /** The last word on a grant: the setup may have been contradicted while the guard was on its way. */
   #onGranted(slot: Slot, effect: Extract<CallerEffect, { type: "granted" }>): void {
-    const events = this.#callers.grant(slot, effect, this.#misconfigured) ?? [];
+    const events = this.#callers.grant(slot, effect, this.#admission.misconfigured) ?? [];
     for (const event of events) this.#engine.dispatch(slot, event);
   }
 }

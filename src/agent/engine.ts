@@ -117,9 +117,15 @@ export class Engine {
   /** The TTL is known, or another. */
   setTtl(ttlMs: number): void {
     this.ttlKnown = true;
+    const beforeMs = this.context.timing.ttlMs;
     this.#context.setTtl(ttlMs);
     const nowMs = this.#ports.clock.bootMs();
-    for (const slot of this.slots.values()) this.#tally.note(slot, nowMs, this.context);
+    for (const slot of this.slots.values()) {
+      this.#tally.note(slot, nowMs, this.context);
+      // What is held is over sooner than it was set to be woken for.
+      if (ttlMs < beforeMs && slot.store.lease.phase === "ours") this.#pacer.add(slot, "tick");
+    }
+    this.#drain();
   }
 
   /** Why the coordinator cannot be used, in words for refusals. */

@@ -42,6 +42,7 @@ interface Watch {
 export class Watches {
   readonly #info: (slot: Slot) => LeaseInfo;
   readonly #all = new Map<string, Watch>();
+  readonly #forgotten = new WeakSet<Slot>();
   readonly #timers: Timers;
   readonly #lateMs: () => number;
   #lastId = 0;
@@ -117,6 +118,20 @@ export class Watches {
     this.#pump(watch);
   }
 
+  /**
+   * The store is not known any more. A watch of all stores keeps nothing of it, but that its client is
+   * still to be told what became of what it was told.
+   */
+  forgotten(slot: Slot): void {
+    const { code } = slot.store;
+    this.#forgotten.add(slot);
+    for (const { named, told, due } of this.#all.values()) {
+      if (named !== null) continue;
+      if (!told.has(code)) due.delete(code);
+      if (!due.has(code)) told.delete(code);
+    }
+  }
+
   /** Whether there is something to tell a client that it has not read enough for. */
   isBehind(client: Client): boolean {
     if (client.congested) return true;
@@ -133,6 +148,8 @@ export class Watches {
 
   /** Something happened to a store: whoever watches it is told if it is not as it was. */
   notice(slot: Slot): void {
+    // It may be ticked once more; the store known by its code is another then, or none.
+    if (this.#forgotten.has(slot)) return;
     // Most events are renewals, which change nothing: that is found once for all watches.
     let key: string | null = null;
     for (const watch of this.#all.values()) {
@@ -153,8 +170,10 @@ export class Watches {
       watch.due.delete(code);
       const info = this.#info(slot);
       const key = keyOf(info);
-      if (watch.told.get(code) === key) continue;
-      watch.told.set(code, key);
+      const isNews = watch.told.get(code) !== key;
+      if (this.#forgotten.has(slot)) watch.told.delete(code);
+      else watch.told.set(code, key);
+      if (!isNews) continue;
       this.#left--;
       watch.client.changed(watch.id, info);
     }

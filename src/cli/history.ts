@@ -33,11 +33,20 @@ AGE    since it was acquired, by this host's clock
 HELD   how long; of a tenure that was not released, only that the next began so
        much later
 END    holds it now; why it was released (idle, stepdown, shutdown, unusable:
-       its lock file was of no use); or not released: its node was killed, or
-       lost the lease
-GRACE  before its first grant: none, because the holder before released; owed;
-       restart, of the same node: owed only while what it had granted before
-       still ran; stale epoch: refused; not known: no holder before is on record
+       its lock file was of no use); or not released: its node was killed, lost
+       the lease, or gave it up in its grace
+GRACE  owed for the tenure before it, before its first grant; as records tell:
+       none         that one was released
+       owed         another node held it, and did not release
+       again        by the same run of the agent, not released: none, unless
+                    another was seen to hold it in between
+       restart      by the same node, not released: none if the agent was back
+                    before its lease ran out and nothing that it had granted
+                    still ran, else owed
+       stale epoch  that one has a newer epoch: no write is granted
+       not known    none is on record: the first, or before records were kept
+       What is left of an earlier grace is owed besides, and a whole one after a
+       program that keeps no records, which is not listed here.
 
 Examples:
   $ agent history my-project

@@ -56,10 +56,15 @@ function endOf({ released_at, reason }: Tenure, holds: boolean): string {
   return holds ? "holds it now" : "not released";
 }
 
-/** What this tenure's first grant had to wait for, because of the one `before`. */
+/**
+ * What this tenure owed for the one `before`, as far as the records tell. Whether the agent of the same
+ * run had seen another in between, or was back in time after a restart, they do not: these have words of
+ * their own instead of a guess.
+ */
 function graceOf(tenure: Tenure, before: Tenure | undefined): string {
   if (before === undefined) return "not known";
   if (before.epoch >= tenure.epoch) return "stale epoch";
-  if (before.released_at !== undefined || before.incarnation === tenure.incarnation) return "none";
+  if (before.released_at !== undefined) return "none";
+  if (before.incarnation === tenure.incarnation) return "again";
   return before.node === tenure.node ? "restart" : "owed";
 }

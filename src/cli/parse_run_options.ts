@@ -4,7 +4,22 @@
  */
 import { hostname } from "node:os";
 import { isAbsolute, resolve } from "node:path";
+import { parseLockPath } from "../disk/lock_path.ts";
 import { isReason } from "../lease/reason.ts";
+import {
+  ADDRESS,
+  BUCKET_NAME,
+  carriesCredentials,
+  isAddress,
+  isBucketName,
+  isHost,
+  isNodeName,
+  isPort,
+  isServerUrl,
+  MAX_REPLICAS,
+  MIN_TTL_MS,
+  NODE_NAME,
+} from "../nats/option_rules.ts";
 import { usage } from "./failure.ts";
 import { FlagValues } from "./flag_values.ts";
 import type { Env, RawFlags } from "./flag_values.ts";
@@ -19,13 +34,8 @@ import { unknownVariables } from "./unknown_variables.ts";
 
 const DEFAULT_INTEREST_MS = 15 * 60_000;
 const DEFAULT_DRAIN_MS = 30_000;
-/** nats-server takes no bucket with a shorter maximum age. */
-const MIN_TTL_MS = 100;
-/** What nats-server allows. */
-const MAX_REPLICAS = 5;
 /** Enough for any machine's descriptors and memory; a larger number is a slip of the pen. */
 const MAX_LIMIT = 1_000_000;
-const MAX_NODE_LENGTH = 128;
 
 /** What is taken from the surroundings where no flag says it. */
 export interface Surroundings {
@@ -49,7 +59,7 @@ export function runOptionsOf(flags: FlagValues, surroundings: Surroundings): Run
   return {
     node: nodeOf(flags, coordinator),
     coordinator,
-    address: flags.text("address"),
+    address: addressOf(flags),
     ttlMs: ttlOf(flags),
     graceMs: flags.durationMs("grace"),
     interestMs: positive(flags, "interest") ?? DEFAULT_INTEREST_MS,
@@ -111,26 +121,20 @@ function coordinatorOf(flags: FlagValues): NatsOptions | StandaloneOptions {
 
 /** The message never repeats the URL's credentials: it may end in a log. */
 function checkUrl(url: string, source: string): void {
-  if (url.includes("@")) {
+  if (carriesCredentials(url)) {
     throw usage(
       `${source} has credentials in a URL, where every process list shows them: put them in a ` +
         "file and use --creds, --nkey or --user with --password-file.",
     );
   }
-  const [, scheme = "nats", rest = ""] = /^(?:([a-z+]+):\/\/)?(.*)$/i.exec(url)!;
-  const [, host, port = "1"] = /^(\[[0-9a-f:.]+\]|[^\s:/?#]+)(?::(\d{1,5}))?\/?$/i.exec(rest) ?? [];
-  const isHost = host !== undefined && isPort(port);
-  if (!["nats", "tls"].includes(scheme.toLowerCase()) || !isHost) {
-    throw usage(
-      `${source}: "${url}" is no NATS server: write nats://HOST:PORT or tls://HOST:PORT.`,
-    );
-  }
+  if (isServerUrl(url)) return;
+  throw usage(`${source}: "${url}" is no NATS server: write nats://HOST:PORT or tls://HOST:PORT.`);
 }
 
 function bucketOf(flags: FlagValues): string {
   const bucket = flags.text("bucket") ?? "leases";
-  if (/^[A-Za-z0-9_-]+$/.test(bucket)) return bucket;
-  throw usage(`${flags.sourceOf("bucket")} must be of letters, digits, _ and -, not "${bucket}".`);
+  if (isBucketName(bucket)) return bucket;
+  throw usage(`${flags.sourceOf("bucket")} must be ${BUCKET_NAME}, not ${quoted(bucket)}.`);
 }
 
 function credentialsOf(flags: FlagValues): Credentials {
@@ -171,14 +175,15 @@ function nodeOf(flags: FlagValues, coordinator: RunOptions["coordinator"]): stri
   }
   const node = given ?? hostname();
   const source = given === null ? "The hostname" : flags.sourceOf("node");
-  // deno-lint-ignore no-control-regex
-  if (/[\s\x00-\x1f\x7f-\x9f]/.test(node) || node.length > MAX_NODE_LENGTH) {
-    throw usage(
-      `${source} must be 1 to ${MAX_NODE_LENGTH} printable characters without blanks, ` +
-        `not ${JSON.stringify(node)}.`,
-    );
-  }
-  return node;
+  if (isNodeName(node)) return node;
+  const remedy = given === null ? "; name this host by --node" : "";
+  throw usage(`${source} must be ${NODE_NAME}, not ${quoted(node)}${remedy}.`);
+}
+
+function addressOf(flags: FlagValues): string | null {
+  const address = flags.text("address");
+  if (address === null || isAddress(address)) return address;
+  throw usage(`${flags.sourceOf("address")} must be ${ADDRESS}, not ${quoted(address)}.`);
 }
 
 function ttlOf(flags: FlagValues): number | null {
@@ -201,24 +206,26 @@ function path(flags: FlagValues, name: string): string | null {
 
 function lockPathOf(flags: FlagValues): string {
   const text = flags.text("lock-path") ?? "/var/lib/zit/{store}/lease.lock";
-  if (!text.includes("{store}")) {
-    throw usage(
-      `${flags.sourceOf("lock-path")} must contain {store}, which stands for the store's code: ` +
-        "each store needs a lock file of its own.",
-    );
+  try {
+    parseLockPath(text);
+  } catch (error) {
+    throw usage(`${flags.sourceOf("lock-path")}: ${(error as Error).message}.`);
   }
   return isAbsolute(text) ? text : resolve(text);
-}
-
-function isPort(text: string): boolean {
-  return Number(text) >= 1 && Number(text) <= 65_535;
 }
 
 function httpOf(flags: FlagValues): string | null {
   const text = flags.text("http");
   if (text === null) return text;
-  const port = /^(?:\[[0-9a-f:.]+\]|[^\s:]*):(\d{1,5})$/i.exec(text)?.[1];
-  // 0 lets the kernel choose; the log says which.
-  if (port !== undefined && (Number(port) === 0 || isPort(port))) return text;
+  const [, host, port] = /^(\[[0-9a-f:.]+\]|[^:]*):(\d{1,5})$/i.exec(text) ?? [];
+  // No host: all addresses. 0 lets the kernel choose the port; the log says which.
+  const fits = host !== undefined && (host === "" || isHost(host)) &&
+    (Number(port) === 0 || isPort(port!));
+  if (fits) return text;
   throw usage(`${flags.sourceOf("http")} must be HOST:PORT, as in 127.0.0.1:9464, not "${text}".`);
+}
+
+/** As it would be in JSON, cut where nobody reads on. */
+function quoted(text: string): string {
+  return JSON.stringify(text.length > 200 ? `${text.slice(0, 200)}…` : text);
 }

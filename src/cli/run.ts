@@ -68,6 +68,10 @@ commas, a switch is 1 or 0. Credentials come from files, never from the command
 line; where none are named, zit-agent.creds is used if systemd passes it
 (LoadCredential=).
 
+A node's name is 1 to 128 printable ASCII characters without blanks; the text of
+--address, 1 to 1,024 with none at its ends; a bucket's name, 1 to 244 of A-Z
+a-z 0-9 _ -.
+
 The socket is /run/zit-agent/agent.sock for root and for the service, and
 $XDG_RUNTIME_DIR/zit-agent/agent.sock for others.
 
@@ -85,5 +89,6 @@ Exit statuses:
   64  used wrongly: neither or both of --nats and --standalone, a wrong value
   73  the socket or the state directory cannot be used, or another agent uses
       them
-  78  the bucket or the server contradicts the flags (its TTL, a version with
-      known faults)`;
+  78  the setup contradicts the flags, which may be mended without them: the
+      bucket's TTL, a server's version with known faults, a file of --stores
+      that is missing or wrong, a limit of open files below 160`;

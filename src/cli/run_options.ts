@@ -45,10 +45,10 @@ export interface StandaloneOptions {
 
 /** What the daemon is started with. Paths are absolute. */
 export interface RunOptions {
-  /** This host's unique name: 1 to 128 printable characters, no blanks. */
+  /** This host's unique name: 1 to 128 printable ASCII characters, no blanks. */
   readonly node: string;
   readonly coordinator: NatsOptions | StandaloneOptions;
-  /** Where other hosts reach this one, for routing; null where it was not said. */
+  /** Where other hosts reach this one, for routing: printable ASCII; null where it was not said. */
   readonly address: string | null;
   /** TTL of the leases in ms; null to adopt the bucket's (15 s where it is made). */
   readonly ttlMs: number | null;

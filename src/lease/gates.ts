@@ -1,15 +1,22 @@
 /**
  * The gates of a guard, one function each, in the order in which a guard goes through them.
  *
- * Gate 1, the store code, is {@linkcode isStoreCode}: it stands before a store has any state. Each
- * gate here says `pass`, `wait`, or why the guard is refused. None waits, sends or locks: that is
- * done by the store that asks.
+ * Each says `pass`, `wait`, or why the guard is refused. None waits, sends or locks: that is done by
+ * the store that asks; gate 1 stands before there is one, and is asked by the agent.
  * @module
  */
 import { isOpen } from "./keep.ts";
 import type { Refusal } from "./errors.ts";
-import { clientsLeft, inGrace, staleEpoch, unavailable, unreachable } from "./refusals.ts";
+import {
+  clientsLeft,
+  inGrace,
+  noStoreCode,
+  staleEpoch,
+  unavailable,
+  unreachable,
+} from "./refusals.ts";
 import type { LeaseContext, LeaseState, Ours } from "./state.ts";
+import { isStoreCode } from "./store_code.ts";
 import type { OnDisk } from "./store_events.ts";
 
 /** A request to write, on its way through the gates. */
@@ -47,6 +54,11 @@ export interface Company {
   readonly shared: number;
   /** Why the turn is not free: who has a grant, or what the next one waits for. */
   readonly why: (store: string) => Refusal;
+}
+
+/** Gate 1, the store code: nothing is kept, and nobody asked, for what is none. */
+export function gate1Store(code: string): "pass" | Refusal {
+  return isStoreCode(code) ? "pass" : noStoreCode(code);
 }
 
 /** Gate 2, the turn: exclusive against everybody, shared against the exclusive. */

@@ -5,6 +5,7 @@
  */
 import { atMost } from "./duration_text.ts";
 import type { Holder, Refusal } from "./errors.ts";
+import { notAStoreCode } from "./store_code.ts";
 import type { LockRefusal } from "./store_events.ts";
 
 /** The coordinator cannot be reached, or does not do what it is asked to. */
@@ -231,6 +232,14 @@ export function noToken(store?: string): Refusal {
     kind: "no_token",
     message: `No such grant${store === undefined ? "" : ` for store ${store}`}: the token is ` +
       "made up, released, or belongs to another store; ask for a guard",
+  };
+}
+
+/** What was asked about is no store. */
+export function noStoreCode(code: string): Refusal {
+  return {
+    kind: "invalid",
+    message: `Cannot answer "guard": Parameter store ${notAStoreCode(code)}`,
   };
 }
 

@@ -17,3 +17,21 @@ const STORE_CODE = new RegExp(`^(?!-)${SEGMENT}(?:[./]${SEGMENT})*$`);
 export function isStoreCode(code: string): boolean {
   return code.length <= MAX_STORE_CODE_LENGTH && STORE_CODE.test(code);
 }
+
+/** What is wrong with `code`, for behind whatever was given as one. */
+export function notAStoreCode(code: string): string {
+  return `is not a store code: ${
+    quoted(code)
+  } (1 to ${MAX_STORE_CODE_LENGTH} of A-Z a-z 0-9 _ -, ` +
+    "with . or / only between such parts, not starting with -)";
+}
+
+/** How a message names the store that `code` was given for: what is no code is quoted, and cut. */
+export function storeName(code: string): string {
+  return isStoreCode(code) ? code : quoted(code);
+}
+
+/** Control characters are escaped, and no more is repeated than a person reads. */
+function quoted(code: string): string {
+  return JSON.stringify(code.length > MAX_STORE_CODE_LENGTH ? `${code.slice(0, 64)}…` : code);
+}

@@ -3,6 +3,18 @@
  * @module
  */
 import type { Clock, Timers } from "../ports/clock.ts";
+import {
+  ADDRESS,
+  BUCKET_NAME,
+  carriesCredentials,
+  isAddress,
+  isBucketName,
+  isNodeName,
+  isServerUrl,
+  MAX_REPLICAS,
+  MIN_TTL_MS,
+  NODE_NAME,
+} from "./option_rules.ts";
 import { SetupError } from "./setup_error.ts";
 
 /** Files with credentials: read at each connect, so that they can be replaced while we run. */
@@ -58,19 +70,13 @@ export const DEFAULT_TTL_MS = 15_000;
 /** Shorter TTLs leave no room for an election or a retry: a warning. In milliseconds. */
 export const SHORT_TTL_MS = 3_000;
 
-/** A server refuses a shorter MaxAge. In milliseconds. */
-const MIN_TTL_MS = 100;
-
-/** NATS keeps at most five copies. */
-const MAX_REPLICAS = 5;
-
 /** @throws {SetupError} for options that could never work */
 export function checkOptions(options: NatsOptions): void {
   const { urls, bucket, replicas, ttlMs } = options;
   if (urls.length === 0) throw new SetupError("nats", "No NATS URL was given");
   urls.forEach(checkUrl);
-  if (bucket !== undefined && !/^[-\w]+$/.test(bucket)) {
-    throw new SetupError("bucket", `"${bucket}" is no bucket name: use A-Z a-z 0-9 _ -`);
+  if (bucket !== undefined && !isBucketName(bucket)) {
+    throw new SetupError("bucket", `"${bucket}" is no bucket name: use ${BUCKET_NAME}`);
   }
   if (
     replicas !== undefined &&
@@ -81,36 +87,34 @@ export function checkOptions(options: NatsOptions): void {
   if (ttlMs !== undefined && !(ttlMs >= MIN_TTL_MS && Number.isFinite(ttlMs))) {
     throw new SetupError("ttl", `A TTL of ${ttlMs} ms is too short: use at least ${MIN_TTL_MS} ms`);
   }
-  checkText("node", options.node, 255);
-  checkText("incarnation", options.incarnation, 255);
-  if (options.address !== null) checkText("address", options.address, 1024);
+  checkText("node", options.node, NODE_NAME, isNodeName);
+  checkText("incarnation", options.incarnation, NODE_NAME, isNodeName);
+  if (options.address !== null) checkText("address", options.address, ADDRESS, isAddress);
 }
 
-/** A header ends at a line break, and servers and other clients read ASCII. */
-function checkText(name: string, text: string, maxLength: number): void {
-  if (!/^[\x21-\x7e]+(?: +[\x21-\x7e]+)*$/.test(text) || text.length > maxLength) {
-    throw new SetupError(
-      name,
-      `The ${name} ${JSON.stringify(text)} is not 1 to ${maxLength} printable ASCII characters`,
-    );
-  }
+function checkText(
+  name: string,
+  text: string,
+  rule: string,
+  fits: (text: string) => boolean,
+): void {
+  if (fits(text)) return;
+  throw new SetupError(name, `The ${name} ${JSON.stringify(text)} is not ${rule}`);
 }
 
 function checkUrl(url: string): void {
-  const match = /^(?:(nats|tls):\/\/)?([^/?#\s]+)\/?$/i.exec(url);
-  if (match === null) {
-    throw new SetupError("nats", `"${withoutSecrets(url)}" is no NATS URL: use nats://HOST:PORT`);
-  }
-  if (match[2].includes("@")) {
+  if (carriesCredentials(url)) {
     throw new SetupError(
       "nats",
       `The NATS URL ${withoutSecrets(url)} carries credentials, which everybody on the host can ` +
         `see: put them into a file (--creds, --nkey, or --user and --password-file)`,
     );
   }
+  if (isServerUrl(url)) return;
+  throw new SetupError("nats", `"${url}" is no NATS URL: use nats://HOST:PORT`);
 }
 
 /** A URL as it may be shown. */
 export function withoutSecrets(url: string): string {
-  return url.replace(/^((?:\w+:\/\/)?)[^/]*@/, "$1…@");
+  return url.replace(/^((?:\w+:\/\/)?).*@/, "$1…@");
 }

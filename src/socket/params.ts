@@ -1,11 +1,11 @@
 /**
- * Checks what a request asks with: types, ranges, store codes; fills in the defaults. Members nobody
- * knows are ignored. Everything refused here is `invalid`, in a sentence that names the parameter.
+ * Checks what a request asks with: types, ranges, store codes (but a guard's, which is its first gate);
+ * fills in the defaults. Members nobody knows are ignored. Everything refused here is `invalid`, in a sentence that names the parameter.
  * @module
  */
 import * as v from "valibot";
 import type { Refusal } from "../lease/errors.ts";
-import { isStoreCode, MAX_STORE_CODE_LENGTH } from "../lease/store_code.ts";
+import { isStoreCode, notAStoreCode } from "../lease/store_code.ts";
 import { MAX_HELD_STORES, type Method, type Methods } from "./protocol.ts";
 
 /**
@@ -24,15 +24,7 @@ const DEFAULT_PAGE = 1_000;
 
 const text = v.string("must be a string");
 
-const storeCode = v.pipe(
-  text,
-  v.check(
-    isStoreCode,
-    (issue) =>
-      `is not a store code: ${quote(issue.input)} (1 to ${MAX_STORE_CODE_LENGTH} of A-Z ` +
-      "a-z 0-9 _ -, with . or / only between such parts, not starting with -)",
-  ),
-);
+const storeCode = v.pipe(text, v.check(isStoreCode, (issue) => notAStoreCode(issue.input)));
 
 const storeCodes = v.pipe(
   v.array(storeCode, "must be an array of store codes"),
@@ -62,7 +54,8 @@ const oneStore = v.object({ store: storeCode });
 /** The schema of each method's parameters. */
 const SCHEMAS = {
   guard: v.object({
-    store: storeCode,
+    // Whether it is a store code is a guard's first gate: other refusals come before.
+    store: text,
     wait_ms: v.optional(waitMs, 0),
     shared: v.optional(flag, false),
     wait_lease: v.optional(flag, false),
@@ -157,9 +150,4 @@ function refused(method: string, message: string): { ok: false; refusal: Refusal
     ok: false,
     refusal: { kind: "invalid", message: `Cannot answer "${method}": ${message}` },
   };
-}
-
-/** `text` for a message: control characters escaped, and short. */
-function quote(text: string): string {
-  return JSON.stringify(text.length > MAX_STORE_CODE_LENGTH ? `${text.slice(0, 64)}…` : text);
 }

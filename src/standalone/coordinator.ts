@@ -6,7 +6,7 @@
 import type { TenureRecord } from "../lease/tenure.ts";
 import type { Coordinator, EntryRead, Outcome, TenureRead } from "../ports/coordinator.ts";
 
-/** As many tenures as the bucket of a real coordinator keeps. */
+/** What the bucket of a real coordinator keeps at most: there, one that was closed counts twice. */
 const HISTORY = 8;
 
 /** What stands in for the coordinator. */
@@ -69,7 +69,10 @@ export class StandaloneCoordinator implements Coordinator {
     if (expect !== lastRevision) {
       return queueMicrotask(() => done({ kind: "conflict", lastRevision }));
     }
-    // A record closed is the same tenure, as it is one more revision of the same key elsewhere.
+    // A tenure is written when it begins and again when it ends: the later one says all.
+    if (tenures[0]?.epoch === record.epoch && tenures[0].incarnation === record.incarnation) {
+      tenures.shift();
+    }
     tenures.unshift(record);
     tenures.splice(HISTORY);
     const value = ++kept.tenureRevision;

@@ -162,15 +162,28 @@ describe("the buckets", () => {
     "a TTL that is made smaller ends grants by it, and granting until it is put right",
     async () => {
       await using server = await NatsServer.start();
-      const flags = ["--ttl", "30s"];
-      await using agent = await RealAgent.start({ node: "alpha", nats: server.url, flags });
+      const ttlMs = 24_000;
+      await using agent = await RealAgent.start({
+        node: "alpha",
+        nats: server.url,
+        flags: ["--ttl", `${ttlMs}ms`],
+      });
       agent.makeStore("one");
       const client = await agent.client();
+      let renewedMs = Infinity;
+      const lost = new Promise<number>((resolve) =>
+        client.onNotification(({ method }) => {
+          if (method === "renewed") renewedMs = performance.now();
+          if (method === "lost") resolve(performance.now());
+        })
+      );
       const { token, remaining_ms } = await client.call("guard", { store: "one", follow: true });
       expect(remaining_ms).toBeGreaterThan(20_000);
-      const lost = new Promise<number>((resolve) =>
-        client.onNotification(({ method }) => method === "lost" && resolve(performance.now()))
-      );
+      // Over by the smaller TTL, and not about to be renewed, which would be after a third of this one.
+      await until("it was renewed a while ago", () => {
+        const agoMs = performance.now() - renewedMs;
+        return agoMs > 3_200 && agoMs < 5_000;
+      }, 2 * ttlMs);
       await using admin = await Admin.connect(server.url);
       await admin.jsm.streams.update("KV_leases", {
         max_age: nanos(3_000),
@@ -181,10 +194,12 @@ describe("the buckets", () => {
       expect((await client.call("status", {})).ttl_ms).toBe(3_000);
       expect((await lost) - changed).toBeLessThan(6_000);
       expect((await refusal(client.call("verify", { token, store: "one" }))).kind).toBe("lost");
-      expect((await refusal(client.call("guard", { store: "one" }))).kind).toBe("misconfigured");
-      await admin.jsm.streams.update("KV_leases", { max_age: nanos(30_000) });
+      for (const store of ["one", "../no store code"]) {
+        expect((await refusal(client.call("guard", { store }))).kind).toBe("misconfigured");
+      }
+      await admin.jsm.streams.update("KV_leases", { max_age: nanos(ttlMs) });
       await agent.logged("problem_over", { check: "bucket" });
-      expect((await client.call("status", {})).ttl_ms).toBe(30_000);
+      expect((await client.call("status", {})).ttl_ms).toBe(ttlMs);
       await client.call("release", { token }).catch(() => {});
       await until(
         "it guards again",

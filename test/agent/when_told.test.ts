@@ -98,6 +98,29 @@ describe("Agent whenTold()", () => {
   });
 });
 
+describe("Agent setTtl()", () => {
+  test("ends at once what is over by a TTL that was made smaller", async () => {
+    const [time, reader] = [new LateTime(), new Reader()];
+    const agent = await agentWith(time, reader);
+    time.lateMs = 0.1 * TTL_MS;
+    const changedMs = time.bootMs();
+    agent.setTtl(0.1 * TTL_MS);
+    while (reader.told.length === 0 && time.step());
+    expect(reader.told).toEqual(["one false"]);
+    expect(time.bootMs()).toBeLessThan(changedMs + 0.01 * TTL_MS);
+  });
+
+  test("ends what is held when it is over by a TTL that was made smaller", async () => {
+    const [time, reader] = [new LateTime(), new Reader()];
+    const agent = await agentWith(time, reader);
+    const changedMs = time.bootMs();
+    agent.setTtl(0.1 * TTL_MS);
+    while (reader.told.length === 0 && time.step());
+    expect(reader.told).toEqual(["one false"]);
+    expect(time.bootMs()).toBeLessThan(changedMs + 0.1 * TTL_MS);
+  });
+});
+
 describe("Agent setMisconfigured()", () => {
   test("tells watches at once that nothing is held, and what is held again", async () => {
     const [time, reader] = [new LateTime(), new Reader()];

@@ -39,6 +39,10 @@ test.each([
   [["--check", "--socket", ""], "the path of the socket is empty"],
   [["watch", "--socket", ""], "the path of the socket is empty"],
   [["run", "--standalone", "x", "--socket", ""], "--socket is empty"],
+  [["run", "--nats", "n1", "--node", "nö"], "--node must be 1 to 128 printable ASCII characters"],
+  [["run", "--nats", "n1", "--node", "nö", "--print-config"], "--node must be"],
+  [["run", "--standalone", "x", "--address", "a\tb"], "--address must be 1 to 1024 printable"],
+  [["run", "--standalone", "x", "--lock-path", "/l/{store}/"], "--lock-path: Cannot use the lock"],
 ])("agent %p is used wrongly: exit 64, one line that helps", async (args, why) => {
   const result = await runAgent(args);
   expect(result).toMatchObject({ exit: 64, stdout: "" });
@@ -154,6 +158,21 @@ test("agent history of a store that nobody held: said on stderr, an empty list a
   });
   expect(await runClient(agent, ["history", "never", "--json"]))
     .toEqual({ status: 0, stdout: '{"tenures":[]}\n', stderr: "" });
+});
+
+test("agent history without a coordinator: each tenure once, as it ended", async () => {
+  await using agent = await RealAgent.start({ node: "alone" });
+  agent.makeStore("one");
+  // It is acquired again once the first step-down is over, and not after the second.
+  for (const away of ["1ms", "1h"]) {
+    const guard = await runClient(agent, ["guard", "one", "--wait", "10s", "--", "true"]);
+    expect(guard.status).toBe(0);
+    expect((await runClient(agent, ["stepdown", "one", "--for", away])).status).toBe(0);
+  }
+  const [, ...rows] = (await runClient(agent, ["history", "one"])).stdout.trimEnd().split("\n");
+  expect(rows).toHaveLength(2);
+  expect(rows[0]).toMatch(/ stepdown +none +-$/);
+  expect(rows[1]).toMatch(/ stepdown +not known +-$/);
 });
 
 test("agent --check: 1 when the agent does not let us in, 77 from any other command", async () => {

@@ -1,9 +1,12 @@
 import { expect, test } from "bun:test";
+import fc from "fast-check";
 import { Failure } from "../../src/cli/failure.ts";
 import { FLAGS, twinOf } from "../../src/cli/run_flags.ts";
 import { parseRunOptions } from "../../src/cli/parse_run_options.ts";
-import type { RunOptions } from "../../src/cli/run_options.ts";
+import type { NatsOptions, RunOptions } from "../../src/cli/run_options.ts";
 import { createProgram } from "../../src/cli/program.ts";
+import { checkOptions } from "../../src/nats/options.ts";
+import { plainClock, plainTimers } from "../support/plain_clock.ts";
 
 type Raw = Parameters<typeof parseRunOptions>[0];
 
@@ -73,15 +76,87 @@ test("parseRunOptions() never repeats credentials that were put into a URL", () 
   expect(refusal({ ...NATS, nats: ["token@n1"] })).toContain("credentials in a URL");
 });
 
-test.each(["http://n1", "nats://", "nats://n1:x", "n1/path", "nats://a b"])(
+test.each([
+  ...["http://n1", "nats://", "nats://n1:x", "n1/path", "nats://a b", "nats://n1//", "a\\b", "%"],
+  ...["[1]:4222", "[::1", "nats://1.2.3.4.5", "999.1.1.1:4222", "n1:4222:1", "nats://n1:"],
+])(
   "parseRunOptions() refuses %p as a server",
   (url) => expect(refusal({ ...NATS, nats: [url] })).toContain("is no NATS server"),
 );
 
-test.each(["a b", "tab\t", "bell\x07", "x".repeat(129), "line\n"])(
-  "parseRunOptions() refuses %p as a node name",
-  (node) => expect(refusal({ ...NATS, node })).toContain("--node must be 1 to 128"),
+test.each(["a b", "tab\t", "bell\x07", "x".repeat(129), "line\n", "nö", "\u200b", " n", "n "])(
+  "parseRunOptions() refuses %p as a node name, with and without a coordinator",
+  (node) => {
+    const why = "--node must be 1 to 128 printable ASCII characters without blanks";
+    expect(refusal({ ...NATS, node })).toContain(why);
+    expect(refusal({ standalone: "alone", node })).toContain(why);
+    expect(refusal({ nats: ["n1"] }, { ZIT_AGENT_NODE: node })).toContain("ZIT_AGENT_NODE must be");
+  },
 );
+
+test.each([
+  "nö",
+  " x",
+  "x ",
+  "a\nb",
+  "a\r\nKV-Operation: DEL",
+  "tab\t",
+  "x".repeat(1_025),
+  "\u00a0",
+])(
+  "parseRunOptions() refuses %p as an address, with and without a coordinator",
+  (address) => {
+    const why = /--address (must be 1 to 1024 printable ASCII characters|is empty)/;
+    expect(refusal({ ...NATS, address })).toMatch(why);
+    expect(refusal({ standalone: "alone", address })).toMatch(why);
+  },
+);
+
+test("parseRunOptions() takes the longest node name, address and bucket", () => {
+  const longest = {
+    node: "~".repeat(128),
+    address: `a ${"b".repeat(1_021)}!`,
+    bucket: "b".repeat(244),
+  };
+  expect(parse({ ...NATS, ...longest })).toMatchObject({
+    node: longest.node,
+    address: longest.address,
+    coordinator: { bucket: longest.bucket },
+  });
+  const message = refusal({ ...NATS, bucket: "b".repeat(245) });
+  expect(message).toContain("--bucket must be 1 to 244 of");
+});
+
+test("parseRunOptions() takes nothing that the coordinator's adapter then refuses", () => {
+  const text = fc.oneof(
+    fc.string({ minLength: 1, maxLength: 300 }),
+    fc.string({ unit: fc.constantFrom(..."nN0.:/[]-@ö %\\\n\t~"), minLength: 1, maxLength: 12 }),
+  );
+  const flag = fc.constantFrom("node", "address", "bucket", "replicas", "ttl", "nats");
+  let taken = 0;
+  fc.assert(
+    fc.property(flag, text, (name, value) => {
+      const raw = { ...NATS, [name]: name === "nats" ? [value] : value };
+      let options: RunOptions;
+      try {
+        options = parse(raw);
+      } catch (error) {
+        expect((error as Failure).exit).toBe(64);
+        return;
+      }
+      taken++;
+      const { node, address, ttlMs } = options;
+      const { urls, bucket, replicas } = options.coordinator as NatsOptions;
+      checkOptions({
+        ...{ node, address, urls, bucket, incarnation: "i" },
+        ...{ replicas: replicas ?? undefined, ttlMs: ttlMs ?? undefined },
+        ...{ clock: plainClock, timers: plainTimers },
+      });
+    }),
+    { numRuns: 3_000 },
+  );
+  expect(taken).toBeGreaterThan(0);
+});
 
 test("parseRunOptions() wants a node name with --nats, and takes the hostname without", () => {
   expect(refusal({ nats: ["n1"] })).toContain("--node is missing");
@@ -120,8 +195,12 @@ test.each([
   ["ZIT_AGENT_ALLOW_UNSAFE_SERVER", "maybe"],
   ["ZIT_AGENT_LOG_FORMAT", "xml"],
   ["ZIT_AGENT_LOCK_PATH", "/var/lock/one"],
+  ["ZIT_AGENT_LOCK_PATH", "/var/lock/{store}/"],
+  ["ZIT_AGENT_LOCK_PATH", "/var/lock/{store}/../one"],
   ["ZIT_AGENT_BUCKET", "a.b"],
   ["ZIT_AGENT_HTTP", "9464"],
+  ["ZIT_AGENT_HTTP", "999.1.1.1:9464"],
+  ["ZIT_AGENT_HTTP", "]:9464"],
   ["ZIT_AGENT_NATS", "a,,b"],
 ])("parseRunOptions() names the variable when %s is %p", (name, value) => {
   const raw: Raw = name === "ZIT_AGENT_NATS" ? { node: "n" } : NATS;

@@ -170,7 +170,7 @@ describe("Connection", () => {
       message: "other holds it",
     });
     expect(refused).not.toBeInstanceOf(AgentUnreachable);
-    const invalid = await failure(agent.call("guard", { store: "../a" }));
+    const invalid = await failure(agent.call("held", { store: "../a" }));
     expect(invalid).toMatchObject({ kind: "invalid", code: -32602, exit: 64 });
     const unknown = await failure(agent.call("history", { store: "a" }));
     expect(unknown).toMatchObject({ kind: "internal", code: -32601, exit: 70, holder: null });

@@ -1,6 +1,6 @@
 /**
  * The contract of a coordinator, as one suite for every implementation: the real one on one server
- * and on a cluster, and simulated ones.
+ * and on a cluster, simulated ones, and the one that stands in where there is none.
  * @module
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
@@ -45,12 +45,13 @@ const MANY = 200;
 /**
  * Runs the suite.
  *
- * @param options `small`: only what replication could change
+ * @param options `small`: only what replication could change; `records`: only the tenures' records,
+ * for one that nobody else writes to
  */
 export function describeCoordinator(
   name: string,
   makeFixture: () => Promise<CoordinatorFixture>,
-  options: { readonly small?: boolean } = {},
+  options: { readonly small?: boolean; readonly records?: boolean } = {},
 ): void {
   describe(`Coordinator (${name})`, () => {
     let fixture: CoordinatorFixture;
@@ -73,6 +74,7 @@ export function describeCoordinator(
       beta: () => beta,
       store,
     };
+    if (options.records) return testTenures(suite);
     testWrites(suite);
     testTime(suite);
     if (options.small) return;

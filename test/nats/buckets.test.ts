@@ -43,6 +43,17 @@ async function usable(subject: Subject): Promise<void> {
 }
 
 describe("creating the buckets", () => {
+  test("has the longest name that a server takes", async () => {
+    await using server = await NatsServer.start();
+    const bucket = "b".repeat(244);
+    await using _subject = await Subject.connect({ urls: [server.url], bucket });
+    await using admin = await Admin.connect(server.url);
+    expect((await admin.jsm.streams.info(`KV_${bucket}-tenures`)).config.max_age).toBe(0);
+    const longer = leasesConfig(`${bucket}b-tenures`, { ttlMs: 15_000, replicas: 1, firstSeq: 1 });
+    const failed = await admin.jsm.streams.add(longer).then(() => null, (error: Error) => error);
+    expect(failed?.message).toContain("too long");
+  }, TEST_MS);
+
   test("makes both as the contract says", async () => {
     await using server = await NatsServer.start();
     const beforeMs = Date.now();

@@ -67,6 +67,7 @@ describe("checkOptions()", () => {
     ["a URL of another kind", { urls: ["http://x"] }, "no NATS URL"],
     ["credentials in a URL", { urls: ["nats://me:secret@x"] }, "carries credentials"],
     ["a bucket with a dot", { bucket: "a.b" }, "no bucket name"],
+    ["a bucket whose stream's name is too long", { bucket: "b".repeat(245) }, "1 to 244 of"],
     ["no replicas", { replicas: 0 }, "0 replicas"],
     ["a TTL of nothing", { ttlMs: 0 }, "too short"],
     ["a node with a line break", { node: "a\nb" }, "printable ASCII"],
@@ -77,8 +78,10 @@ describe("checkOptions()", () => {
   });
 
   test("does not show a secret when it refuses a URL", () => {
-    expect(() => checkOptions({ ...good, urls: ["nats://me:secret@x"] })).not.toThrow("secret");
+    const secret = { ...good, urls: ["nats://me:secret@x"] };
+    expect(() => checkOptions(secret)).toThrow(/^(?!.*secret).*carries credentials/);
     expect(withoutSecrets("nats://me:secret@x:1")).toBe("nats://…@x:1");
+    expect(withoutSecrets("nats://me:sec/r@t@x:1")).toBe("nats://…@x:1");
   });
 });
 

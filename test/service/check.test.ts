@@ -78,13 +78,21 @@ describe.concurrent("--check", () => {
     await server.kill();
     await using agent = await start(server.url, ["--ttl", "9s"]);
     expect((await agent.logged("ready")).coordinator).toBe(false);
+    const client = await agent.client();
+    const status = () => client.call("status", {});
+    expect(await status()).toMatchObject({ state: "starting", ttl_ms: null, grace_ms: null });
     await fails(agent, "coordinator", /reach|connect/);
     await server.restart();
     const line = await fails(agent, "bucket", /TTL of 6s.*9s/);
     expect(line).toMatch(/^unhealthy; coordinator: reached, but not used: see bucket; bucket: /);
+    expect(await status()).toMatchObject({ state: "starting", ttl_ms: null });
     await using admin = await Admin.connect(server.url);
     await admin.jsm.streams.update("KV_leases", { max_age: 9e9 });
     await isWell(agent);
+    expect(await status()).toMatchObject({ state: "serving", ttl_ms: 9_000 });
+    await server.kill();
+    await fails(agent, "coordinator", /reach|connect|lost/);
+    expect(await status()).toMatchObject({ state: "serving", healthy: false });
   }, 2 * TEST_MS);
 
   test("names the permissions that were taken away", async () => {

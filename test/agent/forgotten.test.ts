@@ -1,0 +1,85 @@
+/** What a watch of all stores keeps of those that the agent forgot. */
+import { expect, test } from "bun:test";
+import type { Agent } from "../../src/agent/agent.ts";
+import type { Client, LeaseInfo } from "../../src/agent/types.ts";
+import { FakeTime } from "../support/fake_time.ts";
+import { plainAgent } from "../support/plain_agent.ts";
+
+const TTL_MS = 3_000;
+
+/** A connection that watches all stores, notes what it is told, and can be slow to read it. */
+class Reader {
+  readonly id = 1;
+  readonly pid = 1;
+  readonly told: string[] = [];
+  congested = false;
+  #waiting: (() => void)[] = [];
+
+  onDrain(callback: () => void): void {
+    this.#waiting.push(callback);
+  }
+
+  drain(): void {
+    this.congested = false;
+    for (const each of this.#waiting.splice(0)) each();
+  }
+
+  changed(_subscription: string, { store, held }: LeaseInfo): void {
+    this.told.push(`${store} ${held}`);
+  }
+}
+
+function watched() {
+  const [time, reader] = [new FakeTime(), new Reader()];
+  const agent = plainAgent(time, { ttlMs: TTL_MS, interestMs: 2 * TTL_MS });
+  agent.watching.watch(reader as unknown as Client, null, { ok: () => {}, fail: () => {} });
+  const ask = (code: string) => agent.asking.one(reader, code, { ok: () => {}, fail: () => {} });
+  return { time, reader, agent, ask };
+}
+
+/** Lets time pass until it is so; what the coordinator answers comes between two timers. */
+async function pass(time: FakeTime, isSo: () => boolean): Promise<void> {
+  while (!isSo()) {
+    time.step();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+const isKnown = (agent: Agent, code: string) => agent.inspect(code) !== null;
+
+test("a store that was forgotten is told anew when somebody asks about it again", async () => {
+  const { time, reader, agent, ask } = watched();
+  ask("one");
+  await pass(time, () => reader.told.includes("one true"));
+  await pass(time, () => !isKnown(agent, "one"));
+  expect(reader.told.at(-1)).toBe("one false");
+  reader.told.length = 0;
+  agent.setConnected(false);
+  ask("one");
+  expect(reader.told).toEqual(["one false"]);
+});
+
+test("what was told as held is told as not held, though it was forgotten before it could be", async () => {
+  const { time, reader, agent, ask } = watched();
+  ask("one");
+  await pass(time, () => reader.told.includes("one true"));
+  reader.congested = true;
+  await pass(time, () => !isKnown(agent, "one"));
+  expect(reader.told.at(-1)).toBe("one true");
+  reader.drain();
+  expect(reader.told.at(-1)).toBe("one false");
+  reader.told.length = 0;
+  agent.setConnected(false);
+  ask("one");
+  expect(reader.told).toEqual(["one false"]);
+});
+
+test("nothing is kept of a store that came and went while nobody read", async () => {
+  const { time, reader, agent, ask } = watched();
+  reader.congested = true;
+  ask("one");
+  expect(isKnown(agent, "one")).toBe(true);
+  await pass(time, () => !isKnown(agent, "one"));
+  reader.drain();
+  expect(reader.told).toEqual([]);
+});
