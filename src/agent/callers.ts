@@ -16,6 +16,7 @@ import type {
   Client,
   Granted,
   GuardParams,
+  Left,
   Verified,
 } from "./types.ts";
 
@@ -160,9 +161,9 @@ export class Callers {
   }
 
   #ended(slot: Slot, id: number, untilMs: number): void {
-    const token = this.forget(id, untilMs)?.token;
-    if (!token || untilMs === 0) return;
-    this.#ports.onLeft?.({ store: slot.store.code, token, untilMs, gone: true });
+    const entry = this.forget(id, untilMs);
+    if (!entry?.token || untilMs === 0) return;
+    this.#left(entry, { store: slot.store.code, token: entry.token, untilMs, gone: true });
   }
 
   #refuse(id: number, refusal: Refusal): void {
@@ -187,7 +188,14 @@ export class Callers {
     const { store } = params;
     this.#ports.observer.grantLost(store, kind, client.pid);
     client.lost({ token, store, kind, message });
-    if (params.passLock) this.#ports.onLeft?.({ store, token, untilMs, gone: false });
+    if (params.passLock) this.#left(entry, { store, token, untilMs, gone: false });
+  }
+
+  #left(
+    { client: { uid, pid }, params: { shared } }: GuardEntry,
+    left: Pick<Left, "store" | "token" | "untilMs" | "gone">,
+  ): void {
+    this.#ports.onLeft?.({ ...left, uid, pid, shared });
   }
 
   #takeVerify(id: number): Answer<Verified> | undefined {

@@ -61,6 +61,12 @@ export interface Left {
   readonly untilMs: number;
   /** Whether the client went without letting go; else it was told of the loss, and is to let go. */
   readonly gone: boolean;
+  /** The client's user, as the kernel told it; left out where nobody knows. */
+  readonly uid?: number;
+  /** The client's process; 0 where it cannot be seen from here. */
+  readonly pid: number;
+  /** Whether others may have been granted the same lock at the same time. */
+  readonly shared: boolean;
 }
 
 /** Told of what happens, for logs and metrics. */

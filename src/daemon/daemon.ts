@@ -5,10 +5,10 @@
 import { randomBytes } from "node:crypto";
 import { Agent } from "../agent/agent.ts";
 import { probeLock } from "../agent/lock_probe.ts";
-import { livingProcesses } from "../cli/guard/sweep.ts";
 import type { RunOptions } from "../cli/run_options.ts";
 import { BootClock, SystemTimers } from "../disk/boot_clock.ts";
 import { FlockLockFiles } from "../disk/lock_files.ts";
+import { lockHeirs } from "../disk/lock_owners.ts";
 import { StateDir, StateDirError } from "../disk/state_dir.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { LockFiles } from "../ports/lock_file.ts";
@@ -26,6 +26,7 @@ import { LogObserver } from "./observer.ts";
 import { descriptorWarning, lockLimit, tooFewDescriptors } from "../socket/limits.ts";
 import type { StatusResult } from "../socket/protocol.ts";
 import type { Monitoring } from "./monitoring.ts";
+import { seenProcesses } from "./seen.ts";
 import { openSocket, type Surface } from "./surface.ts";
 import { statusOf } from "./status.ts";
 import { readStoresFile } from "./stores_file.ts";
@@ -183,8 +184,9 @@ function join(
   // Assigned below; nobody asks before events can come.
   let agent: Agent | null = null;
   const isOut = (token: string) => agent!.lockOf(token) !== null;
-  const processes = livingProcesses;
-  const leftovers = new Leftovers({ clock, timers, locks, log, isOut, processes });
+  const heirs = (paths: readonly string[]) => lockHeirs(paths, process.pid);
+  const processes = seenProcesses;
+  const leftovers = new Leftovers({ clock, timers, locks, log, isOut, processes, heirs });
   const lifetime = new Lifetime({
     agent: () => agent!,
     log,

@@ -7,12 +7,13 @@
 import { constants } from "node:os";
 import { probeLock } from "../agent/lock_probe.ts";
 import type { Left } from "../agent/types.ts";
-import type { Process } from "../cli/guard/sweep.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { LockFiles } from "../ports/lock_file.ts";
 import type { Log } from "../service/log.ts";
 import { maySignal, signalProcess } from "../sys/job.ts";
-import { carriersOf, marksOf } from "./marked.ts";
+import { processStartTime } from "../sys/proc.ts";
+import { carriersOf, guardKey, marksOf } from "./marked.ts";
+import type { Seen } from "./seen.ts";
 
 /**
  * How long after the deadline a client that was told of the loss may take to let go, ms. Its wrapper or
@@ -34,15 +35,20 @@ export interface LeftoversPorts {
   readonly log: Log;
   /** Whether the client that was passed the lock with this token has not let go. */
   readonly isOut: (token: string) => boolean;
-  /** Looks at all processes of the host, which takes long. */
-  readonly processes: () => readonly Process[];
+  /** Looks at all processes of the host, and at the cgroups of these users', which takes long. */
+  readonly processes: (uids: ReadonlySet<number>) => readonly Seen[];
+  /** Which processes have these lock files locked by what this agent passed on, by file; takes long, too. */
+  readonly heirs: (paths: readonly string[]) => ReadonlyMap<string, readonly number[]>;
 }
 
-/** A command that is being ended. */
+/** A grant whose command is being ended. */
 interface Ending {
-  readonly store: string;
-  readonly mark: string;
+  left: Left;
+  /** Null where nothing carries one: its client may be no guard at all. */
+  readonly mark: string | null;
   readonly killed: Set<number>;
+  /** What is not its user's, or not ours to end: named at last, where it still runs. */
+  readonly others: Set<number>;
   looks: number;
 }
 
@@ -115,43 +121,98 @@ export class Leftovers {
   #look(due: readonly Left[]): void {
     const { clock } = this.#ports;
     const startedMs = clock.bootMs();
-    const processes = this.#ports.processes();
-    const marks = marksOf(new Set(due.map(({ token }) => token)), processes);
+    const all = [...due, ...this.#endings.map(({ left }) => left)];
+    const uids = new Set(all.flatMap(({ uid }) => uid ?? []));
+    const processes = this.#ports.processes(uids);
+    const marks = marksOf(due, processes);
     // A client that goes while its command is being ended is due once more.
-    const known = new Set(this.#endings.map(({ mark }) => mark));
-    for (const { store, token } of due) {
-      const mark = marks.get(token);
-      if (mark === undefined || known.has(mark)) continue;
-      this.#endings.push({ store, mark, killed: new Set(), looks: 0 });
+    const known = new Map(this.#endings.map((ending) => [ending.left.token, ending]));
+    for (const left of due) {
+      const again = known.get(left.token);
+      const mark = marks.get(left.token) ?? null;
+      if (again !== undefined) again.left = left;
+      else if (mark !== null || left.gone) {
+        this.#endings.push({ left, mark, killed: new Set(), others: new Set(), looks: 0 });
+      }
     }
     this.#endAll(processes);
     const tookMs = clock.bootMs() - startedMs;
     this.#notBeforeMs = Math.max(this.#notBeforeMs, startedMs + tookMs / MAX_SHARE);
   }
 
-  #endAll(processes: readonly Process[]): void {
-    const carriers = carriersOf(new Set(this.#endings.map(({ mark }) => mark)), processes);
-    this.#endings = this.#endings.filter((ending) => {
-      const members = [...carriers.get(ending.mark)!];
-      const ours = members.filter(maySignal);
-      for (const pid of ours) {
-        signalProcess(pid, constants.signals.SIGKILL);
-        ending.killed.add(pid);
+  #endAll(processes: readonly Seen[]): void {
+    const guards = this.#endings.flatMap(({ left: { token, uid }, mark }) =>
+      uid === undefined || mark === null ? [] : [{ token, uid, mark }]
+    );
+    const carriers = carriersOf(guards, processes);
+    const bare = this.#endings.filter((ending) => {
+      const { left: { uid }, mark } = ending;
+      if (uid === undefined || mark === null) return true;
+      const { own, others } = carriers.get(guardKey({ uid, mark }))!;
+      return !this.#end(ending, { own: [...own], others: [...others] });
+    });
+    const over = new Set(
+      this.#endHeirs(bare, new Map(processes.map(({ pid, uid }) => [pid, uid]))),
+    );
+    for (const ending of over) this.#tell(ending);
+    this.#endings = this.#endings.filter((ending) => !over.has(ending));
+  }
+
+  /** Ends whoever has the lock of a gone guard still, though nothing shows any more that it is the guard's. */
+  #endHeirs(endings: readonly Ending[], users: ReadonlyMap<number, number | null>): Ending[] {
+    const paths = new Map<Ending, string>();
+    for (const ending of endings) {
+      if (this.#isLastGranted(ending.left)) {
+        paths.set(ending, this.#ports.locks.path(ending.left.store));
       }
-      ending.looks++;
-      if (ours.length > 0 && ending.looks < MAX_LOOKS) return true;
-      this.#tell(ending, members);
-      return false;
+    }
+    const heirs = paths.size === 0 ? null : this.#ports.heirs([...paths.values()]);
+    return endings.filter((ending) => {
+      const { left: { uid }, mark } = ending;
+      const found = heirs?.get(paths.get(ending) ?? "") ?? [];
+      const isOwn = (pid: number) => mark !== null && uid !== undefined && users.get(pid) === uid;
+      const others = found.filter((pid) => !isOwn(pid));
+      return !this.#end(ending, { own: found.filter(isOwn), others });
     });
   }
 
-  #tell({ store, killed }: Ending, alive: readonly number[]): void {
+  /**
+   * Whether who has the lock can have it from this grant alone: it is gone, was granted to nobody else at
+   * the same time, and a later one would have written its own line before it passed the lock on.
+   */
+  #isLastGranted({ store, gone, shared, pid }: Left): boolean {
+    if (!gone || shared || pid === 0) return false;
+    const found = probeLock(this.#ports.locks, store);
+    return found?.kind === "busy" && found.fence?.pid === pid;
+  }
+
+  /** Kills what may be killed; whether there was something, so that it is looked at again. */
+  #end(
+    ending: Ending,
+    { own, others }: { own: readonly number[]; others: readonly number[] },
+  ): boolean {
+    const ours = own.filter(maySignal);
+    for (const pid of ours) {
+      signalProcess(pid, constants.signals.SIGKILL);
+      ending.killed.add(pid);
+    }
+    if (ours.length > 0) ending.looks++;
+    const goesOn = ours.length > 0 && ending.looks < MAX_LOOKS;
+    const alive = goesOn ? own.filter((pid) => !ours.includes(pid)) : own;
+    for (const pid of [...alive, ...others]) ending.others.add(pid);
+    return goesOn;
+  }
+
+  #tell({ left: { store }, mark, killed, others }: Ending): void {
     const { log } = this.#ports;
-    const why = "the deadline of their grant came while these processes ran: agent guard and its " +
-      "watchdog were killed or stopped, or too slow";
+    const why = mark === null
+      ? "they have the lock of a grant whose client is gone and whose deadline has come"
+      : "the deadline of their grant came while these processes ran: agent guard and its " +
+        "watchdog were killed or stopped, or too slow";
     if (killed.size > 0) {
       log.event("warn", "leftovers_killed", { store, pids: [...killed], message: why });
     }
+    const alive = [...others].filter((pid) => processStartTime(pid) !== null);
     if (alive.length > 0) {
       const message = `${why}; end these processes yourself`;
       log.event("error", "leftovers_alive", { store, pids: alive, message });

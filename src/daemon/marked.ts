@@ -1,52 +1,101 @@
 /**
  * Which processes run under which guard, for whoever knows its grant's token alone.
+ *
+ * A guard's mark is no secret: it is in the name of the command's cgroup, which all users can read. So
+ * what a process says of itself counts only for grants of its own user, and against its own user.
  * @module
  */
-import type { Process } from "../cli/guard/sweep.ts";
+import type { Left } from "../agent/types.ts";
+import type { Seen } from "./seen.ts";
+
+/** A guard whose command is looked for. */
+export interface Guarded {
+  readonly token: string;
+  /** The user whom the grant was given to. */
+  readonly uid: number;
+  readonly mark: string;
+}
+
+/** What runs under a guard. */
+export interface Carriers {
+  /** The processes of the grant's user. */
+  readonly own: Set<number>;
+  /** Those of others that they started, by sudo for example, or that know the token. */
+  readonly others: Set<number>;
+}
+
+/** Names the guard of a user; another user's with the same mark is another, made up by one of both. */
+export function guardKey({ uid, mark }: Pick<Guarded, "uid" | "mark">): string {
+  return `${uid}/${mark}`;
+}
 
 /**
- * The marks of the guards that these tokens were given to, by token; none for one that was not given to
+ * The marks of the guards that these grants were given to, by token; none for one that was not given to
  * `agent guard`, or whose command has ended.
  *
  * A program under a guard may have grants of its own, and start others with those tokens and the mark
- * of the guard around it. The mark belongs to the token of who has run under it for longest: the
- * command itself.
+ * of the guard around it. The mark belongs to the token of who has run under it for longest, of all that
+ * the same user runs: the command itself. Is that gone, its cgroup still says who made it: the client.
  */
 export function marksOf(
-  tokens: ReadonlySet<string>,
-  processes: readonly Process[],
+  grants: Iterable<Pick<Left, "token" | "uid" | "pid">>,
+  processes: readonly Seen[],
 ): Map<string, string> {
-  const owners = new Map<string, Process>();
+  const owners = new Map<string, Seen>();
+  const made = new Map<string, string>();
   for (const each of processes) {
+    const { uid, token } = each;
+    if (uid === null) continue;
+    for (const { maker, mark } of each.groups) made.set(`${uid}/${maker}`, mark);
     const mark = each.marks.at(-1);
-    if (!mark || each.token === null) continue;
-    const owner = owners.get(mark);
-    if (owner === undefined || each.startTime < owner.startTime) owners.set(mark, each);
+    if (!mark || token === null) continue;
+    const key = guardKey({ uid, mark });
+    const owner = owners.get(key);
+    if (owner === undefined || each.startTime < owner.startTime) owners.set(key, each);
   }
+  const told = new Map([...owners.values()].map((each) => [`${each.uid}/${each.token}`, each]));
   const marks = new Map<string, string>();
-  for (const [mark, { token }] of owners) if (tokens.has(token!)) marks.set(token!, mark);
+  for (const { token, uid, pid } of grants) {
+    const mark = told.get(`${uid}/${token}`)?.marks.at(-1) ?? made.get(`${uid}/${pid}`);
+    if (mark !== undefined) marks.set(token, mark);
+  }
   return marks;
 }
 
-/** The processes that carry these marks, and what those started; by mark. */
+/** The processes that carry these guards' marks, and what those started; by {@linkcode guardKey}. */
 export function carriersOf(
-  marks: ReadonlySet<string>,
-  processes: readonly Process[],
-): Map<string, Set<number>> {
+  guards: readonly Guarded[],
+  processes: readonly Seen[],
+): Map<string, Carriers> {
+  const users = new Map(processes.map(({ pid, uid }) => [pid, uid]));
+  const children = childrenOf(processes);
+  const found = new Map(guards.map((guard) => [guardKey(guard), new Set<number>()]));
+  const byToken = new Map(guards.map((guard) => [guard.token, found.get(guardKey(guard))!]));
+  for (const each of processes) {
+    const { pid, uid, token } = each;
+    const known = token === null ? undefined : byToken.get(token);
+    if (known !== undefined) addTree(pid, known, children);
+    if (uid === null) continue;
+    for (const mark of [...each.marks, ...each.groups.map(({ mark }) => mark)]) {
+      const carriers = found.get(guardKey({ uid, mark }));
+      if (carriers !== undefined) addTree(pid, carriers, children);
+    }
+  }
+  return new Map(guards.map((guard) => {
+    const all = [...found.get(guardKey(guard))!];
+    const own = new Set(all.filter((pid) => users.get(pid) === guard.uid));
+    return [guardKey(guard), { own, others: new Set(all).difference(own) }];
+  }));
+}
+
+function childrenOf(processes: readonly Seen[]): Map<number, number[]> {
   const children = new Map<number, number[]>();
   for (const { pid, parent } of processes) {
     const known = children.get(parent);
     if (known === undefined) children.set(parent, [pid]);
     else known.push(pid);
   }
-  const carriers = new Map<string, Set<number>>([...marks].map((mark) => [mark, new Set()]));
-  for (const each of processes) {
-    for (const mark of each.marks) {
-      const found = carriers.get(mark);
-      if (found !== undefined) addTree(each.pid, found, children);
-    }
-  }
-  return carriers;
+  return children;
 }
 
 function addTree(root: number, found: Set<number>, children: Map<number, number[]>): void {

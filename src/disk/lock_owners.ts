@@ -35,6 +35,45 @@ export function lockOwners(path: string, likely: readonly number[]): LockOwner[]
   return found.length > 0 ? found : search(allProcesses(), target);
 }
 
+/**
+ * The other processes that have these files locked by an opening that `taker` locked and passed on, by
+ * file; none for a file that `taker` has locked itself. One look at each process, the newest first, for
+ * as long as a search may take.
+ */
+export function lockHeirs(paths: readonly string[], taker: number): Map<string, number[]> {
+  const byTarget = new Map<string, string>();
+  for (const path of paths) {
+    try {
+      byTarget.set(realpathSync(path), path);
+    } catch {
+      // Removed: nobody can be granted it.
+    }
+  }
+  const kept = inherited(taker, byTarget, taker);
+  for (const [target, path] of byTarget) if (kept.has(path)) byTarget.delete(target);
+  const heirs = new Map<string, number[]>();
+  if (byTarget.size === 0) return heirs;
+  const until = cpuMs() + BUDGET_MS;
+  for (const pid of allProcesses()) {
+    if (cpuMs() > until) break;
+    if (pid === taker) continue;
+    for (const path of inherited(pid, byTarget, taker)) {
+      const known = heirs.get(path);
+      if (known === undefined) heirs.set(path, [pid]);
+      else known.push(pid);
+    }
+  }
+  return heirs;
+}
+
+function inherited(pid: number, byTarget: Map<string, string>, taker: number): Set<string> {
+  const paths = listing(`/proc/${pid}/fd`).flatMap((fd) => {
+    const path = byTarget.get(linkOf(pid, fd) ?? "");
+    return path !== undefined && takerOf(pid, fd) === taker ? [path] : [];
+  });
+  return new Set(paths);
+}
+
 function search(pids: readonly number[], target: string): LockOwner[] {
   const until = cpuMs() + BUDGET_MS;
   const owners: LockOwner[] = [];
@@ -56,14 +95,29 @@ function allProcesses(): number[] {
 }
 
 function hasLocked(pid: number, target: string): boolean {
-  return listing(`/proc/${pid}/fd`).some((fd) => {
-    try {
-      return readlinkSync(`/proc/${pid}/fd/${fd}`) === target &&
-        /^lock:.*\bFLOCK\b.*\bWRITE\b/m.test(readFileSync(`/proc/${pid}/fdinfo/${fd}`, "utf8"));
-    } catch {
-      return false; // closed in between, or not ours to see
-    }
-  });
+  return listing(`/proc/${pid}/fd`).some((fd) =>
+    linkOf(pid, fd) === target && takerOf(pid, fd) !== null
+  );
+}
+
+/** What a descriptor of a process is open for; null if it was closed in between, or is not ours to see. */
+function linkOf(pid: number, fd: string): string | null {
+  try {
+    return readlinkSync(`/proc/${pid}/fd/${fd}`);
+  } catch {
+    return null;
+  }
+}
+
+/** Which process took the lock that a descriptor has a share in; null where there is none. */
+function takerOf(pid: number, fd: string): number | null {
+  try {
+    const text = readFileSync(`/proc/${pid}/fdinfo/${fd}`, "utf8");
+    const taker = /^lock:.*\bFLOCK\b.*\bWRITE\b\s+(-?\d+)/m.exec(text)?.[1];
+    return taker === undefined ? null : Number(taker);
+  } catch {
+    return null;
+  }
 }
 
 function listing(directory: string): string[] {

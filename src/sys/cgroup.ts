@@ -19,6 +19,23 @@ import { processExists, processState } from "./proc.ts";
 
 /** What the groups made here are called: with our number, so that others see when we are gone. */
 const PREFIX = "zit-guard-";
+const GROUP = new RegExp(`^${PREFIX}(\\d+)-(.+)$`);
+
+/** A group that was made here, by its place among others. */
+export interface MarkedGroup {
+  /** The process that made it. */
+  readonly maker: number;
+  /** What it was named after. */
+  readonly mark: string;
+}
+
+/** The groups made by {@linkcode Cgroup.make} that a path of cgroups goes through, the outermost first. */
+export function marksInPath(path: string): MarkedGroup[] {
+  return path.split("/").flatMap((name) => {
+    const [, maker, mark] = GROUP.exec(name) ?? [];
+    return mark === undefined ? [] : [{ maker: Number(maker), mark }];
+  });
+}
 
 /** How often processes that are still forking are moved out before the group is left behind. */
 const MOVE_TRIES = 5;

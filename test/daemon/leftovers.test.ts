@@ -1,8 +1,9 @@
 import { afterEach, expect, test } from "bun:test";
 import type { Left } from "../../src/agent/types.ts";
-import type { Process } from "../../src/cli/guard/sweep.ts";
 import { Leftovers } from "../../src/daemon/leftovers.ts";
+import type { Seen } from "../../src/daemon/seen.ts";
 import { BootClock, SystemTimers } from "../../src/disk/boot_clock.ts";
+import { lockHeirs } from "../../src/disk/lock_owners.ts";
 import type { Clock, Timers } from "../../src/ports/clock.ts";
 import { FakeTime } from "../support/fake_time.ts";
 import { lockFiles, makeStore, mustLock } from "../support/lock_files.ts";
@@ -13,6 +14,9 @@ import { until } from "../support/wait.ts";
 
 /** Grants that one outage takes. */
 const MANY = 3_000;
+
+/** The user of all grants here. */
+const UID = 1_000;
 
 const closing: (() => void)[] = [];
 afterEach(() => {
@@ -32,7 +36,7 @@ function setUp({ clock, timers }: Parts = realTime()) {
   const locks = lockFiles(directory.path);
   const events: { event: string; [field: string]: unknown }[] = [];
   const out = new Set<string>();
-  const made: Process[] = [];
+  const made: Seen[] = [];
   const seen = { looks: 0 };
   const leftovers = new Leftovers({
     clock,
@@ -44,23 +48,30 @@ function setUp({ clock, timers }: Parts = realTime()) {
       seen.looks++;
       return made.filter(({ pid }) => isRunning(pid));
     },
+    heirs: (paths) => lockHeirs(paths, process.pid),
   });
   closing.push(() => leftovers.close(), () => directory[Symbol.dispose]());
   /** A process that counts as told this token, under the guard of this mark. */
-  const runUnder = (token: string, mark: string): number => {
+  const runUnder = (token: string, mark: string, uid = UID): number => {
     const { pid } = Bun.spawn(["sleep", "600"]);
     reap(pid);
     closing.push(() => isRunning(pid) && process.kill(pid, "SIGKILL"));
-    made.push({ pid, parent: 1, group: pid, startTime: made.length, marks: [mark], token });
+    const startTime = made.length;
+    made.push({ pid, parent: 1, group: pid, startTime, marks: [mark], token, uid, groups: [] });
     return pid;
   };
   return { leftovers, locks, events, out, seen, runUnder };
 }
 
+/** A grant that was lost, or whose client went. */
+function leftOf(left: Pick<Left, "store" | "token" | "untilMs" | "gone">): Left {
+  return { ...left, uid: UID, pid: process.pid, shared: false };
+}
+
 /** Lost grants of an outage, whose deadlines come within 10 ms. */
 function lostAt(nowMs: number): Left[] {
   return Array.from({ length: MANY }, (_, i) => (
-    { store: `s${i}`, token: `t${i}`, untilMs: nowMs + 10 * i / MANY, gone: false }
+    leftOf({ store: `s${i}`, token: `t${i}`, untilMs: nowMs + 10 * i / MANY, gone: false })
   ));
 }
 
@@ -112,13 +123,40 @@ test("expect() does nothing before the deadline, however the client goes", () =>
   const time = new FakeTime();
   const { leftovers, out, seen } = setUp({ clock: time, timers: time });
   out.add("t").add("u");
-  leftovers.expect({ store: "s", token: "t", untilMs: 4_000, gone: false });
-  leftovers.expect({ store: "s", token: "u", untilMs: 9_000, gone: true });
+  leftovers.expect(leftOf({ store: "s", token: "t", untilMs: 4_000, gone: false }));
+  leftovers.expect(leftOf({ store: "s", token: "u", untilMs: 9_000, gone: true }));
   while (seen.looks === 0 && time.step());
   expect(time.bootMs()).toBeGreaterThanOrEqual(4_000);
   expect(time.bootMs()).toBeLessThan(9_000);
   while (seen.looks === 1 && time.step());
   expect(time.bootMs()).toBeGreaterThanOrEqual(9_000);
+});
+
+test("expect() leaves another user's processes alone, though the grant's user claims their mark", async () => {
+  const { leftovers, out, events, runUnder } = setUp();
+  const forger = runUnder("t", "victim's");
+  const victim = runUnder("another", "victim's", UID + 1);
+  const untilMs = new BootClock().bootMs();
+  out.add("t");
+  leftovers.expect(leftOf({ store: "s", token: "t", untilMs, gone: false }));
+  await until("the forger is told of", () => events.length > 0);
+  expect([isRunning(forger), isRunning(victim)]).toEqual([false, true]);
+  expect(events).toMatchObject([{ event: "leftovers_killed", pids: [forger] }]);
+});
+
+test("expect() names what runs under the guard as another user, and does not end it", async () => {
+  const { leftovers, out, events, runUnder } = setUp();
+  const own = runUnder("t", "a");
+  const asRoot = runUnder("t", "a", 0);
+  out.add("t");
+  const untilMs = new BootClock().bootMs();
+  leftovers.expect(leftOf({ store: "s", token: "t", untilMs, gone: false }));
+  await until("both are told of", () => events.length > 1);
+  expect([isRunning(own), isRunning(asRoot)]).toEqual([false, true]);
+  expect(events).toMatchObject([
+    { event: "leftovers_killed", pids: [own] },
+    { event: "leftovers_alive", pids: [asRoot] },
+  ]);
 });
 
 test("expect() looks whether the lock is free, once a client that lost its grant is gone", async () => {
@@ -130,8 +168,8 @@ test("expect() looks whether the lock is free, once a client that lost its grant
   const untilMs = new BootClock().bootMs();
   out.add("t").add("u");
   for (const [store, token] of [["s", "t"], ["held", "u"]]) {
-    leftovers.expect({ store, token, untilMs, gone: false });
-    leftovers.expect({ store, token, untilMs, gone: true });
+    leftovers.expect(leftOf({ store, token, untilMs, gone: false }));
+    leftovers.expect(leftOf({ store, token, untilMs, gone: true }));
   }
   await until("the one with the lock is told of", () => events.length > 0);
   lock.close();

@@ -1,23 +1,46 @@
 import { expect, test } from "bun:test";
-import type { Process } from "../../src/cli/guard/sweep.ts";
 import { carriersOf, marksOf } from "../../src/daemon/marked.ts";
+import type { Seen } from "../../src/daemon/seen.ts";
+
+/** The user of all grants here, and the process that they were given to. */
+const UID = 1_000;
+const CLIENT = 5;
+
+interface Made {
+  marks?: string;
+  token?: string;
+  parent?: number;
+  startTime?: number;
+  uid?: number;
+  groups?: Seen["groups"];
+}
 
 /** Processes by number: started in that order, each by the one before unless said otherwise. */
-function processes(
-  ...each: { marks?: string; token?: string; parent?: number; startTime?: number }[]
-): Process[] {
-  return each.map(({ marks = "", token = null, parent, startTime }, index) => ({
+function processes(...each: Made[]): Seen[] {
+  return each.map(({ marks = "", token = null, parent, startTime, uid, groups }, index) => ({
     pid: index + 10,
     parent: parent ?? index + 9,
     group: 10,
     startTime: startTime ?? index,
     marks: marks.split(":").filter((mark) => mark !== ""),
     token: token ?? null,
+    uid: uid ?? UID,
+    groups: groups ?? [],
   }));
 }
 
-const marksOfAll = (tokens: readonly string[], all: readonly Process[]) =>
-  Object.fromEntries(marksOf(new Set(tokens), all));
+const marksOfAll = (tokens: readonly string[], all: readonly Seen[]) =>
+  Object.fromEntries(marksOf(tokens.map((token) => ({ token, uid: UID, pid: CLIENT })), all));
+
+const carriersOfAll = (marks: readonly string[], all: readonly Seen[]) => {
+  const found = carriersOf(marks.map((mark) => ({ mark, uid: UID, token: `token ${mark}` })), all);
+  return Object.fromEntries(
+    [...found].map(([key, { own, others }]) => [
+      key.slice(key.indexOf("/") + 1),
+      { own: [...own].sort(), others: [...others].sort() },
+    ]),
+  );
+};
 
 test("marksOf() finds the mark of the guard that was given the token", () => {
   const all = processes({}, { marks: "a", token: "A" }, { marks: "b", token: "B" });
@@ -52,10 +75,38 @@ test("carriersOf() finds who carries the mark anywhere, and all that those start
     { marks: "c", parent: 1 }, // 14
     { marks: "", parent: 1 }, // 15
   );
-  const found = carriersOf(new Set(["a", "b", "x"]), all);
-  expect(Object.fromEntries([...found].map(([mark, pids]) => [mark, [...pids].sort()]))).toEqual({
-    a: [10, 11, 12, 13],
-    b: [12, 13],
-    x: [],
+  expect(carriersOfAll(["a", "b", "x"], all)).toEqual({
+    a: { own: [10, 11, 12, 13], others: [] },
+    b: { own: [12, 13], others: [] },
+    x: { own: [], others: [] },
   });
+});
+
+test("marksOf() neither believes another user a mark nor lets him hide whose it is", () => {
+  const forged = { marks: "a", token: "B", uid: UID + 1 }; // older than the command
+  const all = processes(forged, { marks: "a", token: "A" }, { marks: "b", token: "A", uid: 0 });
+  expect(marksOfAll(["A", "B"], all)).toEqual({ A: "a" });
+});
+
+test("marksOf() finds by its cgroup what a command left that has ended", () => {
+  const groups = [{ maker: 4, mark: "outer" }, { maker: CLIENT, mark: "a" }];
+  expect(marksOfAll(["A"], processes({ groups }))).toEqual({ A: "a" });
+  expect(marksOfAll(["A"], processes({ groups, uid: 0 }))).toEqual({});
+});
+
+test("carriersOf() finds who cleared its environment by its cgroup", () => {
+  const groups = [{ maker: CLIENT, mark: "a" }];
+  const all = processes({ groups, parent: 1 }, { parent: 1 }, { groups, parent: 1, uid: 0 });
+  expect(carriersOfAll(["a"], all)).toEqual({ a: { own: [10], others: [] } });
+});
+
+test("carriersOf() tells those of other users apart, and counts none that only claims the mark", () => {
+  const all = processes(
+    { marks: "a" }, // 10
+    { uid: 0 }, // 11: started by it, by sudo
+    {}, // 12: and started by that
+    { marks: "a", uid: 0, parent: 1 }, // 13: another's command of that mark
+    { marks: "a", uid: 0, parent: 1, token: "token a" }, // 14: knows the token, so it is of this one
+  );
+  expect(carriersOfAll(["a"], all)).toEqual({ a: { own: [10, 12], others: [11, 14] } });
 });
