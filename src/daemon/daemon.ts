@@ -20,6 +20,7 @@ import { setDescriptorLimit } from "../sys/process.ts";
 import { VERSION } from "../version.ts";
 import { type Backend, startBackend, type Warning } from "./coordinators.ts";
 import { Lifetime } from "./lifetime.ts";
+import { Inherited } from "./inherited.ts";
 import { Leftovers } from "./leftovers.ts";
 import { StateMemory } from "./memory.ts";
 import { LogObserver } from "./observer.ts";
@@ -124,6 +125,7 @@ async function run(options: RunOptions, log: Log): Promise<number> {
     await monitoring?.stop();
     parts.agent.close();
     parts.leftovers.close();
+    parts.inherited.close();
     parts.observer.close();
     state.close();
     lifetime.close();
@@ -138,6 +140,7 @@ interface Parts {
   readonly lifetime: Lifetime;
   readonly observer: LogObserver;
   readonly leftovers: Leftovers;
+  readonly inherited: Inherited;
   readonly status: () => StatusResult;
   /** Why the last reload could not read the stores, until one can. */
   readonly storesFault: { now: Warning | null };
@@ -187,6 +190,7 @@ function join(
   const heirs = (paths: readonly string[]) => lockHeirs(paths, process.pid);
   const processes = seenProcesses;
   const leftovers = new Leftovers({ clock, timers, locks, log, isOut, processes, heirs });
+  const inherited = new Inherited(made.state.journal, { clock, timers });
   const lifetime = new Lifetime({
     agent: () => agent!,
     log,
@@ -197,7 +201,10 @@ function join(
     {
       agent: () => agent!,
       log,
-      onReached: () => lifetime.onReached(),
+      onReached: () => {
+        if (agent!.timing !== null) inherited.onTtl(agent!.timing.ttlMs);
+        lifetime.onReached();
+      },
       onUnreachable: () => lifetime.onUnreachable(),
       onFatal: (problem) => lifetime.onFatal(problem),
     },
@@ -240,7 +247,7 @@ function join(
     });
   const { descriptors } = made;
   const surface: Surface = openSocket(agent, { options, memory, log, descriptors, status });
-  return { agent, backend, surface, lifetime, observer, leftovers, status, storesFault };
+  return { agent, backend, surface, lifetime, observer, leftovers, inherited, status, storesFault };
 }
 
 function pinnedOf(path: string): Set<string> {

@@ -41,6 +41,8 @@ export class GrantJournal {
   readonly #isLocked: (store: string) => boolean;
   /** The grants that earlier incarnations left unfinished, by store. */
   readonly #inherited = new Map<string, Set<string>>();
+  /** The longest `lingerMs` of any grant of an earlier incarnation; see there. */
+  readonly inheritedMs: number;
   /** Until when what gone clients left running may write, by store. */
   readonly #left = new Map<string, number>();
   /** Grants that were begun since the last write. */
@@ -61,15 +63,18 @@ export class GrantJournal {
     const nowMs = bootTimeMs();
     const lingering = new Map<string, number>();
     const sockets = new Sockets();
+    let inheritedMs = 0;
     this.#grants.retain(({ value, boot }) => {
       if (boot !== this.#boot) return false;
       const { store, lingerMs = 0, leftUntilMs } = value;
+      inheritedMs = Math.max(inheritedMs, lingerMs);
       const untilMs = leftUntilMs === undefined
         ? nowMs + lingerMs
         : this.#leftUntilMs(store, leftUntilMs, nowMs);
       lingering.set(store, Math.max(lingering.get(store) ?? 0, untilMs));
       return leftUntilMs === undefined ? mayLive(value, sockets) : untilMs > nowMs;
     });
+    this.inheritedMs = inheritedMs;
     for (const [id, { value }] of this.#grants.entries) {
       if (value.leftUntilMs === undefined) this.#inherit(value.store, id);
     }
@@ -126,9 +131,12 @@ export class GrantJournal {
     this.#writeSoon();
   }
 
-  /** Ends the grants of earlier incarnations on a store: their deadlines are past. */
-  endInherited(store: string): void {
-    for (const id of [...this.#inherited.get(store) ?? []]) this.end(id);
+  /** Ends the grants of earlier incarnations (on one store, if given): their deadlines are past. */
+  endInherited(store?: string): void {
+    const stores = store === undefined ? [...this.#inherited.keys()] : [store];
+    for (const each of stores) {
+      for (const id of [...this.#inherited.get(each) ?? []]) this.end(id);
+    }
   }
 
   /**

@@ -556,6 +556,27 @@ test("endInherited() ends what earlier incarnations left on one store, for good"
   second.close();
 });
 
+test("endInherited() ends all that earlier incarnations left, but not what has the lock still", async () => {
+  using dir = tempDir();
+  await using client = child(["sleep", "60"]);
+  const ours = { epoch: 1, pid: client.pid, startTime: processStartTime(client.pid)! };
+  earlier(dir.path, ({ journal }) => {
+    journal.grant({ ...ours, id: "a", store: "a", lingerMs: 500 });
+    journal.grant({ ...ours, id: "b", store: "b", lingerMs: 10 });
+    journal.grant({ ...ours, id: "c", store: "c" });
+  });
+  const first = open(dir.path, { incarnation: "first" });
+  expect(first.journal.inheritedMs).toBe(500);
+  first.journal.endInherited();
+  expect(first.journal.survivors()).toEqual([]);
+  const overMs = first.journal.lingerUntilMs("a");
+  first.close();
+  await until("what was left is past", () => bootTimeMs() > overMs);
+  const second = open(dir.path, { isLocked: (store) => store === "a" });
+  expect([...second.journal.unfinished]).toEqual(["a"]);
+  second.close();
+});
+
 test("journal holds nobody alive when the machine was started again", () => {
   using dir = tempDir();
   const grant = { id: "g", store: "s", epoch: 1, pid: 0, startTime: null };
