@@ -1,17 +1,18 @@
 /**
- * `agent guard` on real agents, without a cgroup: processes that left their group, their environment
+ * `agent guard` on real agents, mostly without a cgroup: processes that left their group, their environment
  * and their parents end with the lease all the same, because they still have the lock.
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fleet } from "../support/fleet.ts";
+import { fleet, guardOne } from "../support/fleet.ts";
 import { NatsServer } from "../support/nats.ts";
 import { AGENT, type RealAgent, runClient } from "../support/real_agent.ts";
 import { reap, reapDir } from "../support/reaper.ts";
 import { isRunning, pidIn } from "../support/running.ts";
 import { until } from "../support/wait.ts";
+import { watchdogOf } from "../support/watchdog_of.ts";
 
 const TTL_MS = 3_000;
 
@@ -104,3 +105,30 @@ asRoot("a guard that ends leaves the commands alone with which it shared the loc
   other.kill("SIGKILL");
   await until("the other as well", () => !isRunning(theirs), TTL_MS + 5_000);
 });
+
+/** The two ways to find it: by its cgroup, where one can be made, and by the lock. */
+const GUARDS = [
+  ["its group, its environment and its parents", guardOne],
+  [
+    "all but the lock",
+    (agent: RealAgent, [, , script]: readonly string[]) => guardWithoutCgroup(agent, script),
+  ],
+] as const;
+
+test.skipIf(process.getuid!() !== 0).each(GUARDS)(
+  "a process that left %s is ended by the agent alone",
+  async (_what, guardIt) => {
+    await using alpha = await fleet(server.url, TTL_MS)("alpha");
+    const [path, command] = [scratch(), scratch()];
+    const guard = guardIt(alpha, ["sh", "-c", `echo $$ > ${command}; ${escape(path)}`]);
+    const pids = [await startedIn(command), await startedIn(path)];
+    for (const pid of [watchdogOf(guard.pid, pids), guard.pid]) process.kill(pid, "SIGKILL");
+    await guard.exited;
+    const killed = await alpha.logged("leftovers_killed");
+    expect(killed.pids).toEqual(expect.arrayContaining(pids));
+    expect(pids.filter(isRunning)).toEqual([]);
+    expect((await runClient(alpha, ["guard", "one", "--wait", "10s", "--", "true"])).status).toBe(
+      0,
+    );
+  },
+);

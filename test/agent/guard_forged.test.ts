@@ -50,7 +50,7 @@ test.if(isRoot)(
     const [markFile, pidFile] = [join(alpha.dir, "mark"), join(alpha.dir, "pid")];
     const forger = Bun.spawn([...NOBODY, "python3", "-c", FORGER, alpha.socket, markFile], {
       env: { PATH: "/usr/bin:/bin" }, // what is in a PATH of root's may be root's alone
-    stdout: "ignore",
+      stdout: "ignore",
       stderr: "inherit",
     });
     reap(forger.pid);

@@ -6,7 +6,7 @@ import { BootClock, SystemTimers } from "../../src/disk/boot_clock.ts";
 import { lockHeirs } from "../../src/disk/lock_owners.ts";
 import type { Clock, Timers } from "../../src/ports/clock.ts";
 import { FakeTime } from "../support/fake_time.ts";
-import { lockFiles, makeStore, mustLock } from "../support/lock_files.ts";
+import { fenceOf, lockFiles, makeStore, mustLock } from "../support/lock_files.ts";
 import { reap } from "../support/reaper.ts";
 import { isRunning } from "../support/running.ts";
 import { tempDir } from "../support/temp_dir.ts";
@@ -51,16 +51,27 @@ function setUp({ clock, timers }: Parts = realTime()) {
     heirs: (paths) => lockHeirs(paths, process.pid),
   });
   closing.push(() => leftovers.close(), () => directory[Symbol.dispose]());
-  /** A process that counts as told this token, under the guard of this mark. */
-  const runUnder = (token: string, mark: string, uid = UID): number => {
-    const { pid } = Bun.spawn(["sleep", "600"]);
+  const run = (what: Partial<Seen>, lockFd: "ignore" | number = "ignore"): number => {
+    const { pid } = Bun.spawn(["sleep", "600"], { stdio: ["ignore", "ignore", "ignore", lockFd] });
     reap(pid);
     closing.push(() => isRunning(pid) && process.kill(pid, "SIGKILL"));
     const startTime = made.length;
-    made.push({ pid, parent: 1, group: pid, startTime, marks: [mark], token, uid, groups: [] });
+    const nothing = { parent: 1, group: pid, marks: [], token: null, uid: UID, groups: [] };
+    made.push({ ...nothing, ...what, pid, startTime });
     return pid;
   };
-  return { leftovers, locks, events, out, seen, runUnder };
+  /** A process that counts as told this token, under the guard of this mark. */
+  const runUnder = (token: string, mark: string, uid = UID) => run({ token, marks: [mark], uid });
+  /** A process that has nothing of a grant but its lock, which was granted to `pid`. */
+  const runLocked = (store: string, pid: number, what: Partial<Seen> = {}): number => {
+    makeStore(locks, store);
+    const lock = mustLock(locks, store);
+    lock.writeFence({ ...fenceOf(store, 7), pid });
+    const heir = run(what, lock.fd);
+    lock.close();
+    return heir;
+  };
+  return { leftovers, locks, events, out, seen, run, runUnder, runLocked };
 }
 
 /** A grant that was lost, or whose client went. */
@@ -176,4 +187,67 @@ test("expect() looks whether the lock is free, once a client that lost its grant
   expect([isRunning(left), isRunning(right)]).toEqual([true, false]);
   expect(events).toMatchObject([{ event: "leftovers_killed", store: "held", pids: [right] }]);
   expect(seen.looks).toBeGreaterThan(0);
+});
+
+test("expect() ends what has nothing but the lock of a gone guard, once all that carries its mark is", async () => {
+  const { leftovers, events, runUnder, runLocked } = setUp();
+  const pids = [runUnder("t", "a"), runLocked("s", process.pid)];
+  const untilMs = new BootClock().bootMs();
+  leftovers.expect(leftOf({ store: "s", token: "t", untilMs, gone: true }));
+  await until("both are told of", () => events.length > 0);
+  expect(pids.filter(isRunning)).toEqual([]);
+  expect(events).toMatchObject([{ event: "leftovers_killed", store: "s", pids }]);
+});
+
+const NOT_OURS: [whose: string, left: Partial<Left>, what: Partial<Seen>][] = [
+  ["is another user's", {}, { uid: UID + 1 }],
+  ["was left by no guard", { token: "no guard's" }, {}],
+];
+
+test.each(NOT_OURS)(
+  "expect() only names what has the lock of a gone client when it %s",
+  async (_whose, left, what) => {
+    const { leftovers, events, runUnder, runLocked } = setUp();
+    runUnder("t", "a");
+    const heir = runLocked("s", process.pid, what);
+    const untilMs = new BootClock().bootMs();
+    leftovers.expect({ ...leftOf({ store: "s", token: "t", untilMs, gone: true }), ...left });
+    const alive = () => events.find(({ event }) => event === "leftovers_alive");
+    await until("it is named", alive);
+    expect(alive()).toMatchObject({ store: "s", pids: [heir] });
+    expect(isRunning(heir)).toBe(true);
+  },
+);
+
+const NOT_ITS: [why: string, left: Partial<Left>][] = [
+  ["the lock was granted to another since", { pid: process.pid + 1 }],
+  ["others shared the lock", { shared: true }],
+  ["the client is there", { gone: false }],
+];
+
+test.each(NOT_ITS)("expect() leaves alone what has the lock when %s", async (_why, left) => {
+  const { leftovers, out, events, runUnder, runLocked } = setUp();
+  const heir = runLocked("s", process.pid);
+  const carrier = runUnder("t", "a");
+  const untilMs = new BootClock().bootMs();
+  out.add("t");
+  leftovers.expect({ ...leftOf({ store: "s", token: "t", untilMs, gone: true }), ...left });
+  await until("the carrier is told of", () => events.length > 0);
+  expect(events).toMatchObject([{ event: "leftovers_killed", pids: [carrier] }]);
+  expect(events).toHaveLength(1);
+  expect(isRunning(heir)).toBe(true);
+});
+
+test("expect() leaves alone what has the lock that the agent has as well, for the same client's next grant", async () => {
+  const { leftovers, locks, events, run, runUnder } = setUp();
+  makeStore(locks, "s");
+  const lock = mustLock(locks, "s");
+  closing.push(() => lock.close());
+  lock.writeFence(fenceOf("s", 7));
+  const [carrier, next] = [runUnder("t", "a"), run({}, lock.fd)];
+  const untilMs = new BootClock().bootMs();
+  leftovers.expect(leftOf({ store: "s", token: "t", untilMs, gone: true }));
+  await until("the carrier is told of", () => events.length > 0);
+  expect(events).toMatchObject([{ event: "leftovers_killed", pids: [carrier] }]);
+  expect(isRunning(next)).toBe(true);
 });
