@@ -1,6 +1,6 @@
 /** A restarted agent takes up again, with nobody asking, what clients of the one before may still write. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { again, fleet, guardOne } from "../support/fleet.ts";
 import { NatsServer } from "../support/nats.ts";
@@ -83,4 +83,24 @@ test("hundreds of stores are taken up in time, and not those whose grants were o
   expect(log.filter(({ event }) => event === "lost" || event === "foreign")).toEqual([]);
   const { leases } = await (await alpha.client()).call("leases", {});
   expect(leases.map(({ store }) => store).toSorted()).toEqual(stores.toSorted());
+});
+
+test("a client that lives on has its store taken up at the next start, and not at each later one", async () => {
+  const start = fleet(server.url, TTL_MS);
+  const first = await start("alpha");
+  await (await first.client()).call("guard", { store: "one" }); // we live on
+  await first.end("SIGKILL");
+  const more = { ...again(first), flags: ["--interest", "1s"] };
+  const second = await start("alpha", more);
+  await second.logged("acquired", { store: "one" });
+  const lines = () => readFileSync(join(first.state, "grants"), "utf8").trim().split("\n");
+  const isOut = () => JSON.parse(lines().at(-1)!).value !== undefined;
+  expect(isOut()).toBe(true);
+  await until("its time is over", () => !isOut());
+  await second.end("SIGTERM");
+  await using third = await start("alpha", more);
+  third.makeStore("two");
+  expect((await runClient(third, ["guard", "two", "--", "true"])).status).toBe(0);
+  const acquired = third.log().filter(({ event }) => event === "acquired");
+  expect(acquired.map(({ store }) => store)).toEqual(["two"]);
 });
