@@ -203,6 +203,7 @@ export class World {
       ...(effect.released === null
         ? {}
         : { released_at: new Date(wallMs).toISOString(), reason: effect.released }),
+      ...(effect.owedMs ? { ttlMs: Math.ceil(effect.owedMs) } : {}),
     };
     const reply = this.#reply<number>(slot, "tenure_put", effect);
     coordinator.putTenure(slot.store.code, effect.expect, record, reply);

@@ -220,6 +220,8 @@ export type LeaseRequest =
     readonly acquiredAtMs: number;
     /** Why the tenure is closed; null while it begins. */
     readonly released: string | null;
+    /** How long from its acquisition on it owes a grace; whoever displaces it within that owes as much. */
+    readonly owedMs?: number;
   };
 
 /** Something the host should remember across a restart, or forget. */

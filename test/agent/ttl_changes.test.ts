@@ -73,6 +73,22 @@ describe.concurrent("a TTL that is made smaller", () => {
     TEST_MS,
   );
 
+  test("an agent that owes that grace ends within it: the next one owes it as well", async () => {
+    await using server = await NatsServer.start();
+    const { agent, grant } = await frozenHolder(server);
+    await using _ = agent;
+    await setTtl(server, SHORT_MS);
+    const beta = await start("beta", server, []);
+    const client = await beta.client();
+    const { kind } = await refusal(
+      client.call("guard", { store: "one", wait_ms: 2 * SHORT_MS, wait_lease: true }),
+    );
+    expect(kind).toBe("grace");
+    expect(await beta.end("SIGTERM")).toBe(0);
+    await using gamma = await start("gamma", server, []);
+    expect(await grantedAfter(gamma, grant.deadline_boot_ms)).toBeGreaterThan(0);
+  }, TEST_MS);
+
   test("on the bucket, and taken up by an agent that is started then", async () => {
     await using server = await NatsServer.start();
     const { agent, grant } = await frozenHolder(server);
