@@ -268,6 +268,9 @@ export interface Inheritance {
   readonly clientsGone: boolean;
 }
 
+/** When the newest write of an entry was sent, and the newest that was answered (boot clock); an answer's time. */
+export type Writes = Readonly<Record<"sentMs" | "answeredMs" | "rttMs", number>>;
+
 /** What a step may look at besides state, event and time. */
 export interface LeaseContext {
   readonly timing: Timing;
@@ -288,12 +291,8 @@ export interface LeaseContext {
    * each other out; who is told no asks to be called when there is room. Default: always.
    */
   readonly hasRoom?: () => boolean;
-  /**
-   * When the newest write of any store's entry was sent, and the newest that was answered; boot clock. So where
-   * guards of very many stores wait, one write tells for all of them that the coordinator is there. Default:
-   * what is known of the store itself.
-   */
-  readonly writes?: { readonly sentMs: number; readonly answeredMs: number };
+  /** Of all stores: so one tells for those of very many guards that the coordinator is there. */
+  readonly writes?: Writes;
   /** What this host's state directory knows of an incarnation; null: nothing, so it is foreign. */
   inherits(incarnation: string): Inheritance | null;
 }
