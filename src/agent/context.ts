@@ -17,8 +17,11 @@ export class Context {
   #now: LeaseContext;
   /** When the buckets were last seen to be others; boot clock. */
   #remadeAtMs = -Infinity;
-  /** The longest TTL that this agent went by, or the buckets had that were lost: grants may live as long. */
+  /** A longer TTL that this agent went by, or that the buckets had which were lost: grants may live by it. */
   #longestTtlMs = 0;
+  /** Until when; boot clock. */
+  #longestUntilMs = -Infinity;
+  #known = false;
   /** Whether nobody knows if they are those of before. */
   #unseen = false;
 
@@ -35,9 +38,31 @@ export class Context {
     return this.#now;
   }
 
-  setTtl(ttlMs: number): void {
-    this.#longestTtlMs = Math.max(this.#longestTtlMs, ttlMs);
+  /** What this agent granted by a longer one lives on. */
+  setTtl(ttlMs: number, nowMs: number): void {
+    const { timing } = this.#now;
+    if (this.#known && ttlMs < timing.ttlMs) this.#outlives(timing.ttlMs, nowMs);
+    this.#known = true;
     this.#now = this.#by(ttlMs, this.#now);
+  }
+
+  /** When {@linkcode refresh} is to be called; -Infinity where it is not. */
+  get refreshAtMs(): number {
+    return this.#longestUntilMs;
+  }
+
+  /** Grants by a longer TTL than counts now may be over. */
+  refresh(nowMs: number): void {
+    if (nowMs < this.#longestUntilMs) return;
+    this.#longestTtlMs = 0;
+    this.#longestUntilMs = -Infinity;
+    this.#now = this.#by(this.#now.timing.ttlMs, this.#now);
+  }
+
+  /** Nobody believes in a grant for longer than a TTL; twice that, since it may have been given a moment ago. */
+  #outlives(ttlMs: number, nowMs: number): void {
+    this.#longestTtlMs = Math.max(this.#longestTtlMs, ttlMs);
+    this.#longestUntilMs = nowMs + 2 * this.#longestTtlMs;
   }
 
   setConnected(connected: boolean): void {
@@ -58,7 +83,7 @@ export class Context {
     this.#unseen = seen === "unseen";
     if (seen === "others" || seen === "forgotten") {
       this.#remadeAtMs = nowMs;
-      this.#longestTtlMs = Math.max(this.#longestTtlMs, ttlBeforeMs);
+      if (ttlBeforeMs > 0) this.#outlives(ttlBeforeMs, nowMs);
     }
     this.#now = this.#by(this.#now.timing.ttlMs, this.#now);
   }

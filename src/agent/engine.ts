@@ -118,14 +118,21 @@ export class Engine {
   setTtl(ttlMs: number): void {
     this.ttlKnown = true;
     const beforeMs = this.context.timing.ttlMs;
-    this.#context.setTtl(ttlMs);
     const nowMs = this.#ports.clock.bootMs();
+    this.#context.setTtl(ttlMs, nowMs);
+    this.#refreshLater(nowMs);
     for (const slot of this.slots.values()) {
       this.#tally.note(slot, nowMs, this.context);
       // What is held is over sooner than it was set to be woken for.
       if (ttlMs < beforeMs && slot.store.lease.phase === "ours") this.#pacer.add(slot, "tick");
     }
     this.#drain();
+  }
+
+  #refreshLater(nowMs: number): void {
+    const delayMs = this.#context.refreshAtMs - nowMs;
+    if (!(delayMs > 0)) return;
+    this.#ports.timers.after(delayMs, () => this.#context.refresh(this.#ports.clock.bootMs()));
   }
 
   /** Why the coordinator cannot be used, in words for refusals. */
@@ -135,7 +142,9 @@ export class Engine {
 
   /** What is known of the buckets, now. */
   bucketsSeen(seen: BucketsSeen, ttlBeforeMs: number): void {
-    this.#context.setBuckets(seen, this.#ports.clock.bootMs(), ttlBeforeMs);
+    const nowMs = this.#ports.clock.bootMs();
+    this.#context.setBuckets(seen, nowMs, ttlBeforeMs);
+    this.#refreshLater(nowMs);
     if (seen === "known") return;
     // What was heard may be of the ones of before.
     for (const slot of this.slots.values()) slot.heard = null;
