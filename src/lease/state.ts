@@ -282,6 +282,8 @@ export interface LeaseContext {
    * may not know. Infinity where that is not known yet; in the past, or absent: they were not.
    */
   readonly remadeUntilMs?: number;
+  /** Whether the setup contradicts the agent: nothing is acquired that could not be granted. Default: no. */
+  readonly contradicted?: boolean;
   /** Whether the connection is known to be up: nothing is sent while it is not. */
   readonly connected: boolean;
   /** Why it is down, in words for a refusal. */
