@@ -6,27 +6,33 @@ import { ALL_RULES } from "../lease/rules.ts";
 import type { LeaseContext } from "../lease/state.ts";
 import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
 import type { BucketsSeen } from "../ports/coordinator.ts";
-import type { AgentOptions } from "./types.ts";
+import type { AgentOptions, AgentPorts } from "./types.ts";
 
 type Hooks = Required<Pick<LeaseContext, "hasRoom" | "writes" | "inherits">>;
 
 /** The context of an agent's stores as it is now, and as it becomes. */
 export class Context {
   readonly #options: AgentOptions;
+  readonly #ports: Pick<AgentPorts, "clock" | "timers">;
   readonly #hooks: Hooks;
   #now: LeaseContext;
   /** When the buckets were last seen to be others; boot clock. */
   #remadeAtMs = -Infinity;
-  /** The longest TTL that this agent went by, or the buckets had that were lost: grants may live as long. */
+  /** A longer TTL that this agent went by, or that the buckets had which were lost: grants may live by it. */
   #longestTtlMs = 0;
+  /** Until when; boot clock. */
+  #longestUntilMs = -Infinity;
+  #known = false;
   /** Whether nobody knows if they are those of before. */
   #unseen = false;
 
   constructor(
     options: AgentOptions,
+    ports: Pick<AgentPorts, "clock" | "timers">,
     hooks: Hooks,
   ) {
     this.#options = options;
+    this.#ports = ports;
     this.#hooks = hooks;
     this.#now = this.#by(options.ttlMs ?? DEFAULT_TTL_MS, { connected: false });
   }
@@ -35,9 +41,33 @@ export class Context {
     return this.#now;
   }
 
+  /** What this agent granted by a longer one lives on. */
   setTtl(ttlMs: number): void {
-    this.#longestTtlMs = Math.max(this.#longestTtlMs, ttlMs);
+    const { timing } = this.#now;
+    if (this.#known && ttlMs < timing.ttlMs) this.#outlives(timing.ttlMs);
+    this.#known = true;
     this.#now = this.#by(ttlMs, this.#now);
+  }
+
+  /** Grants by a longer TTL than counts now may be over. */
+  #refresh(): void {
+    if (this.#ports.clock.bootMs() < this.#longestUntilMs) return;
+    this.#longestTtlMs = 0;
+    this.#longestUntilMs = -Infinity;
+    this.#now = this.#by(this.#now.timing.ttlMs, this.#now);
+  }
+
+  /** Nobody believes in a grant for longer than a TTL; twice that, since it may have been given a moment ago. */
+  #outlives(ttlMs: number): void {
+    const { clock, timers } = this.#ports;
+    this.#longestTtlMs = Math.max(this.#longestTtlMs, ttlMs);
+    const delayMs = 2 * this.#longestTtlMs;
+    this.#longestUntilMs = clock.bootMs() + delayMs;
+    timers.after(delayMs, () => this.#refresh());
+  }
+
+  setContradicted(contradicted: boolean): void {
+    this.#now = { ...this.#now, contradicted };
   }
 
   setConnected(connected: boolean): void {
@@ -54,18 +84,21 @@ export class Context {
    * that, because they were lost some time before it was missed. While they are unseen they may be others,
    * too: a store that is given a grace for that keeps it, also when they turn out to be those of before.
    */
-  setBuckets(seen: BucketsSeen, nowMs: number, ttlBeforeMs: number): void {
+  setBuckets(seen: BucketsSeen, ttlBeforeMs: number): void {
     this.#unseen = seen === "unseen";
     if (seen === "others" || seen === "forgotten") {
-      this.#remadeAtMs = nowMs;
-      this.#longestTtlMs = Math.max(this.#longestTtlMs, ttlBeforeMs);
+      this.#remadeAtMs = this.#ports.clock.bootMs();
+      if (ttlBeforeMs > 0) this.#outlives(ttlBeforeMs);
     }
     this.#now = this.#by(this.#now.timing.ttlMs, this.#now);
   }
 
   #by(
     ttlMs: number,
-    { connected, downReason }: Pick<LeaseContext, "connected" | "downReason">,
+    { connected, contradicted, downReason }: Pick<
+      LeaseContext,
+      "connected" | "contradicted" | "downReason"
+    >,
   ): LeaseContext {
     const { graceMs, interestMs, node, incarnation, rules = ALL_RULES } = this.#options;
     return {
@@ -74,6 +107,7 @@ export class Context {
       incarnation,
       rules,
       connected,
+      contradicted,
       downReason,
       remadeUntilMs: this.#unseen
         ? Infinity

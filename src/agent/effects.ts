@@ -55,8 +55,8 @@ export class World {
   readonly #send: Send;
   /** How many requests that nobody waits for may be in flight. */
   readonly window = new Window();
-  /** When the newest write of an entry was sent, and the newest that was answered. */
-  readonly writes = { sentMs: -Infinity, answeredMs: -Infinity };
+  /** When the newest write of an entry was sent, and the newest that was answered; how long answers take. */
+  readonly writes = { sentMs: -Infinity, answeredMs: -Infinity, rttMs: 0 };
   #inFlight = 0;
   /** A lock given up by the event that is being handled, for whoever takes it by the same event. */
   #spare: HeldLock | null = null;
@@ -161,6 +161,7 @@ export class World {
       this.#inFlight--;
       if (type === "put_done" && outcome.kind !== "unknown") {
         writes.answeredMs = Math.max(writes.answeredMs, sentMs);
+        writes.rttMs = Math.max(this.#ports.clock.bootMs() - sentMs, 0.9 * writes.rttMs);
       }
       if (timed) this.window.answered(this.#ports.clock.bootMs());
       this.#send(slot, { type: "lease", event: { type, seq, outcome } as unknown as LeaseEvent });
@@ -203,6 +204,7 @@ export class World {
       ...(effect.released === null
         ? {}
         : { released_at: new Date(wallMs).toISOString(), reason: effect.released }),
+      ...(effect.owedMs ? { ttlMs: Math.ceil(effect.owedMs) } : {}),
     };
     const reply = this.#reply<number>(slot, "tenure_put", effect);
     coordinator.putTenure(slot.store.code, effect.expect, record, reply);

@@ -72,7 +72,7 @@ export class Engine {
       lateMs: () => this.overdueMs,
       run: (slot, what) => this.#run(slot, what === "tick" ? TICK : CONNECTED),
     });
-    this.#context = new Context(options, {
+    this.#context = new Context(options, ports, {
       hasRoom: () => this.#pacer.hasRoom,
       writes: this.#world.writes,
       inherits: (id) => this.#inherits(id),
@@ -118,8 +118,8 @@ export class Engine {
   setTtl(ttlMs: number): void {
     this.ttlKnown = true;
     const beforeMs = this.context.timing.ttlMs;
-    this.#context.setTtl(ttlMs);
     const nowMs = this.#ports.clock.bootMs();
+    this.#context.setTtl(ttlMs);
     for (const slot of this.slots.values()) {
       this.#tally.note(slot, nowMs, this.context);
       // What is held is over sooner than it was set to be woken for.
@@ -135,10 +135,19 @@ export class Engine {
 
   /** What is known of the buckets, now. */
   bucketsSeen(seen: BucketsSeen, ttlBeforeMs: number): void {
-    this.#context.setBuckets(seen, this.#ports.clock.bootMs(), ttlBeforeMs);
+    this.#context.setBuckets(seen, ttlBeforeMs);
     if (seen === "known") return;
     // What was heard may be of the ones of before.
     for (const slot of this.slots.values()) slot.heard = null;
+  }
+
+  /** The setup contradicts us, or does not any more: then what is wanted is acquired again. */
+  setContradicted(contradicted: boolean): void {
+    if (contradicted === Boolean(this.context.contradicted)) return;
+    this.#context.setContradicted(contradicted);
+    const waiting = contradicted ? [] : this.slots.values();
+    for (const slot of waiting) this.#pacer.add(slot, "tick");
+    this.#drain();
   }
 
   /** The connection came up or went down: every store hears of it. */

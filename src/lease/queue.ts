@@ -79,13 +79,15 @@ export function keepProven(m: Moment): void {
   const { lease } = store;
   if (store.traffic === null || !isOpen(lease, nowMs, context) || lease.write !== null) return;
   if (!context.connected || !isWaitedFor(store)) return;
-  const { freshMs, sharedMs } = context.timing;
-  const staleMs = Math.max(lease.provenAtMs, context.writes?.answeredMs ?? -Infinity) + freshMs;
-  const isAsked = (context.writes?.sentMs ?? -Infinity) >= staleMs;
-  const dueMs = isAsked ? staleMs + sharedMs : staleMs;
+  const { timing: { freshMs, sharedMs }, writes = NO_WRITES } = context;
+  const staleMs = Math.max(lease.provenAtMs, writes.answeredMs) + freshMs;
+  // A coordinator that is far away, or slow, must not be asked by each for that.
+  const dueMs = writes.sentMs < staleMs ? staleMs : staleMs + Math.max(sharedMs, 2 * writes.rttMs);
   if (nowMs < dueMs) dueAt(store, dueMs);
   else m.stepLease({ type: "prove" });
 }
+
+const NO_WRITES = { sentMs: -Infinity, answeredMs: -Infinity, rttMs: 0 };
 
 /** Whether a guard that will not wait for the lease waits for something else. */
 function isWaitedFor({ queue, passing }: StoreState): boolean {

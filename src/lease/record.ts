@@ -55,6 +55,7 @@ export function onRecordRead(
     epoch: next.epoch,
     acquiredAtMs: next.acquiredAtMs,
     released: null,
+    owedMs: passedOnMs(next, context),
   });
   return { ...next, seq, record: { at: "writing", seq, expect: revision } };
 }
@@ -131,6 +132,11 @@ function owe(
     out.push({ type: "remember_grace", untilMs: graceUntilMs });
   }
   return { ...state, graceUntilMs, awaited: null };
+}
+
+/** What a grace that is not a set one is passed on as, to whoever may displace us within it. */
+function passedOnMs({ graceUntilMs, acquiredAtMs }: Ours, { timing }: LeaseContext): number {
+  return timing.graceFollowsTtl ? Math.max(0, graceUntilMs - acquiredAtMs) : 0;
 }
 
 /** Of a grace that was owed before, what is owed still: a whole one where nobody knows how much. */

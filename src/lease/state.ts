@@ -220,6 +220,8 @@ export type LeaseRequest =
     readonly acquiredAtMs: number;
     /** Why the tenure is closed; null while it begins. */
     readonly released: string | null;
+    /** How long from its acquisition on it owes a grace; whoever displaces it within that owes as much. */
+    readonly owedMs?: number;
   };
 
 /** Something the host should remember across a restart, or forget. */
@@ -266,6 +268,9 @@ export interface Inheritance {
   readonly clientsGone: boolean;
 }
 
+/** When the newest write of an entry was sent, and the newest that was answered (boot clock); an answer's time. */
+export type Writes = Readonly<Record<"sentMs" | "answeredMs" | "rttMs", number>>;
+
 /** What a step may look at besides state, event and time. */
 export interface LeaseContext {
   readonly timing: Timing;
@@ -277,6 +282,8 @@ export interface LeaseContext {
    * may not know. Infinity where that is not known yet; in the past, or absent: they were not.
    */
   readonly remadeUntilMs?: number;
+  /** Whether the setup contradicts the agent: nothing is acquired that could not be granted. Default: no. */
+  readonly contradicted?: boolean;
   /** Whether the connection is known to be up: nothing is sent while it is not. */
   readonly connected: boolean;
   /** Why it is down, in words for a refusal. */
@@ -286,12 +293,8 @@ export interface LeaseContext {
    * each other out; who is told no asks to be called when there is room. Default: always.
    */
   readonly hasRoom?: () => boolean;
-  /**
-   * When the newest write of any store's entry was sent, and the newest that was answered; boot clock. So where
-   * guards of very many stores wait, one write tells for all of them that the coordinator is there. Default:
-   * what is known of the store itself.
-   */
-  readonly writes?: { readonly sentMs: number; readonly answeredMs: number };
+  /** Of all stores: so one tells for those of very many guards that the coordinator is there. */
+  readonly writes?: Writes;
   /** What this host's state directory knows of an incarnation; null: nothing, so it is foreign. */
   inherits(incarnation: string): Inheritance | null;
 }

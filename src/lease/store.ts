@@ -207,7 +207,7 @@ export class Store {
     const { lease } = store;
     const wanted = this.#wanted(nowMs, context);
     if (isAside(lease)) {
-      if (wanted && nowMs >= lease.retryAtMs) this.#seek(m);
+      if (wanted && nowMs >= lease.retryAtMs && !context.contradicted) this.#seek(m);
       // Nobody asks for it any more: whether it can be written here is nobody's business.
       if (!wanted && nowMs >= (store.unfit?.againAtMs ?? Infinity)) unfit.beFit(m);
       return;
@@ -244,7 +244,8 @@ export class Store {
     const wanted = this.#wanted(nowMs, context);
     let atMs = Math.min(store.dueMs, store.blocked?.untilMs ?? Infinity);
     if (store.traffic !== null) atMs = Math.min(atMs, granted.warnAtMs(m));
-    if (store.lease.phase === "ours" || (wanted && context.connected && !store.deferred)) {
+    const seeks = wanted && context.connected && !context.contradicted && !store.deferred;
+    if (store.lease.phase === "ours" || seeks) {
       atMs = Math.min(atMs, wakeAtMs(store.lease, context));
     }
     if (!wanted && store.traffic !== null && store.traffic.grants.lingerUntilMs > nowMs) {

@@ -17,8 +17,9 @@ export interface TenureRecord {
   /** Why it was released. */
   readonly reason?: string;
   /**
-   * The longest TTL, in ms, that its holder went by: no deadline of its grants is later than its last write
-   * plus that, whatever the bucket's TTL is by now. Stored beside the record; left out where it is not.
+   * For how long, in ms, somebody may believe in a grant that whoever displaces this holder knows nothing of:
+   * the TTL that it goes by, whatever the bucket's is by now, or the grace that it owes itself where that is
+   * longer. Stored beside the record; left out where it is not.
    */
   readonly ttlMs?: number;
 }

@@ -36,7 +36,7 @@ export class NatsCoordinator implements Coordinator {
   readonly #deleteHeaders: HeaderTemplate;
   #tenureHeaders = new HeaderTemplate();
   /** The TTL that these headers tell. */
-  #toldTtlMs: number | null = null;
+  #toldTtlMs = 0;
 
   /**
    * Starts to connect in the background, and returns at once: what becomes of it the listener is
@@ -155,18 +155,18 @@ export class NatsCoordinator implements Coordinator {
     this.#send(store, {
       subject: this.#tenures + store,
       payload: formatTenure(record),
-      headers: this.#headersOfTenure().expecting(expect),
+      headers: this.#headersOfTenure(record).expecting(expect),
       decode: decodeWrite,
       done,
     });
   }
 
   /** The TTL that we go by stands beside the record: whoever displaces us may go by a shorter one. */
-  #headersOfTenure(): HeaderTemplate {
-    const { ttlMs } = this.#keeper;
-    if (ttlMs !== this.#toldTtlMs) {
-      this.#toldTtlMs = ttlMs;
-      this.#tenureHeaders = new HeaderTemplate(ttlMs === null ? {} : { [TTL_HEADER]: `${ttlMs}` });
+  #headersOfTenure({ ttlMs = 0 }: TenureRecord): HeaderTemplate {
+    const toldMs = Math.max(ttlMs, this.#keeper.ttlMs ?? 0);
+    if (toldMs !== this.#toldTtlMs) {
+      this.#toldTtlMs = toldMs;
+      this.#tenureHeaders = new HeaderTemplate({ [TTL_HEADER]: `${toldMs}` });
     }
     return this.#tenureHeaders;
   }

@@ -140,15 +140,17 @@ export class Lookout implements SessionHooks {
     const before = this.#made;
     this.#made = made;
     const others = before !== null && before !== made;
-    if (others) this.#otherSinceMs = clock.bootMs();
     if (others) {
-      this.#listener.onBuckets(
-        before === "" ? "forgotten" : "others",
-        this.#ttlBeforeMs ?? undefined,
-      );
-    } // One that was deleted meanwhile was looked at before that: another look follows.
-    else this.#listener.onBuckets(this.#deleted ? "unseen" : "known");
-    if (clock.bootMs() >= this.#otherSinceMs + 2 * ttlMs) {
+      this.#otherSinceMs = clock.bootMs();
+      const seen = before === "" ? "forgotten" : "others";
+      this.#listener.onBuckets(seen, this.#ttlBeforeMs ?? undefined);
+    } else {
+      // One that was deleted meanwhile was looked at before that: another look follows.
+      this.#listener.onBuckets(this.#deleted ? "unseen" : "known");
+    }
+    // Grants by the buckets that were lost live as long as the longest TTL says.
+    const longestMs = Math.max(ttlMs, ownTtlMs, this.#ttlBeforeMs ?? 0);
+    if (clock.bootMs() >= this.#otherSinceMs + 2 * longestMs) {
       memory?.rememberMade(bucket, `${made} ${ownTtlMs}`);
     }
   }

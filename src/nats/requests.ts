@@ -166,10 +166,10 @@ export class Requests {
       this.#pending.delete(id);
       due.push(pending);
     }
-    for (const { done } of due) finish(done, this.#timedOut);
+    // Before anybody is told: what the receiver of an outcome sends in turn is due after the oldest.
     const [oldest] = this.#pending.values();
-    // What an outcome's receiver sent in turn may have set the timer already.
-    if (oldest !== undefined && !this.#timerSet) this.#setTimer(oldest.deadlineMs - nowMs);
+    if (oldest !== undefined) this.#setTimer(oldest.deadlineMs - nowMs);
+    for (const { done } of due) finish(done, this.#timedOut);
   }
 }
 

@@ -52,13 +52,23 @@ export type JobChange =
  * @throws {SysError} where it cannot be run.
  */
 export function startJob(options: JobOptions): number {
+  return startJobIf(options, () => true)!;
+}
+
+/**
+ * The same if `mayStart` says so, which is asked when all is prepared, right before the kernel is; else null.
+ *
+ * @throws {SysError} where it cannot be run.
+ */
+export function startJobIf(options: JobOptions, mayStart: () => boolean): number | null {
   const { path } = options;
   try {
-    return spawnFile(path, options);
+    return spawnFile(path, options, mayStart);
   } catch (error) {
     if (codeOf(error) !== "ENOEXEC") throw error;
     const shell = Buffer.from("/bin/sh");
-    return spawnFile(shell, { ...options, argv: [shell, path, ...options.argv.slice(1)] });
+    const argv = [shell, path, ...options.argv.slice(1)];
+    return spawnFile(shell, { ...options, argv }, mayStart);
   }
 }
 
@@ -186,7 +196,11 @@ export function setForegroundGroup(fd: number, group: number): boolean {
   }
 }
 
-function spawnFile(path: Uint8Array, options: JobOptions): number {
+function spawnFile(
+  path: Uint8Array,
+  options: JobOptions,
+  mayStart: () => boolean,
+): number | null {
   const program = cString(path);
   const argv = vector(options.argv);
   const env = vector(options.env);
@@ -206,14 +220,10 @@ function spawnFile(path: Uint8Array, options: JobOptions): number {
   try {
     const { pass } = options;
     if (pass) libc.posix_spawn_file_actions_adddup2(addressOf(actions), pass.fd, pass.as);
-    const failed = libc.posix_spawn(
-      addressOf(pid),
-      addressOf(program),
-      addressOf(actions),
-      addressOf(attributes),
-      addressOf(argv.pointers),
-      addressOf(env.pointers),
-    );
+    const views = [pid, program, actions, attributes, argv.pointers, env.pointers];
+    const [a, b, c, d, e, f] = views.map(addressOf);
+    if (!mayStart()) return null;
+    const failed = libc.posix_spawn(a, b, c, d, e, f);
     if (failed !== 0) throw new SysError("posix_spawn", failed);
     return pid.getInt32(0, true);
   } finally {

@@ -9,6 +9,7 @@ import { Admin } from "../support/admin.ts";
 import { freezeProcess } from "../support/freeze.ts";
 import { NatsServer } from "../support/nats.ts";
 import { RealAgent, refusal } from "../support/real_agent.ts";
+import { until } from "../support/wait.ts";
 
 const TEST_MS = 90_000;
 const LONG_MS = 12_000;
@@ -73,6 +74,22 @@ describe.concurrent("a TTL that is made smaller", () => {
     TEST_MS,
   );
 
+  test("an agent that owes that grace ends within it: the next one owes it as well", async () => {
+    await using server = await NatsServer.start();
+    const { agent, grant } = await frozenHolder(server);
+    await using _ = agent;
+    await setTtl(server, SHORT_MS);
+    const beta = await start("beta", server, []);
+    const client = await beta.client();
+    const { kind } = await refusal(
+      client.call("guard", { store: "one", wait_ms: 2 * SHORT_MS, wait_lease: true }),
+    );
+    expect(kind).toBe("grace");
+    expect(await beta.end("SIGTERM")).toBe(0);
+    await using gamma = await start("gamma", server, []);
+    expect(await grantedAfter(gamma, grant.deadline_boot_ms)).toBeGreaterThan(0);
+  }, TEST_MS);
+
   test("on the bucket, and taken up by an agent that is started then", async () => {
     await using server = await NatsServer.start();
     const { agent, grant } = await frozenHolder(server);
@@ -92,7 +109,14 @@ describe.concurrent("a TTL that is made smaller", () => {
     expect((await refusal(client.call("guard", { store: "one" }))).kind).toBe("not_holder");
     await setTtl(server, SHORT_MS);
     await beta.logged("problem", { check: "bucket" });
-    await beta.logged("acquired", { store: "one" });
+    await until(
+      "the entry has aged out",
+      async () => (await client.call("holder", { store: "one" })).state === "free",
+    );
+    // What it could not grant, it leaves to others.
+    expect((await refusal(client.call("guard", { store: "one" }))).kind).toBe("misconfigured");
+    await Bun.sleep(SHORT_MS / 3);
+    expect(beta.log().filter(({ event }) => event === "acquired")).toEqual([]);
     await setTtl(server, LONG_MS);
     await beta.logged("problem_over", { check: "bucket" });
     expect(await grantedAfter(beta, grant.deadline_boot_ms)).toBeGreaterThan(0);

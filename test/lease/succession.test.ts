@@ -39,6 +39,19 @@ test.each([
   expect(h.ours.graceUntilMs - h.ours.acquiredAtMs).toBe(expected);
 });
 
+test.each([
+  ["a longer TTL than ours", 4 * TTL_MS, undefined, 4 * TTL_MS],
+  ["nobody", null, undefined, 0],
+  ["a longer TTL than ours, where somebody set the grace", 4 * TTL_MS, 5_000, 0],
+])("handle() passes on, beside its record, what it owes to %s", (_, ttlMs, graceMs, owedMs) => {
+  const h = new Harness();
+  h.graceMs = graceMs;
+  h.handle({ type: "tick" });
+  h.put(ok(50));
+  h.tenure(ttlMs === null ? null : { ...tenureOf("i-beta", 40), ttlMs });
+  expect(h.take("put_tenure").owedMs).toBe(owedMs);
+});
+
 test("handle() owes nothing to a holder that went by a longer TTL, and released", () => {
   const h = new Harness();
   h.acquire(50, { ...tenureOf("i-beta", 40, true), ttlMs: 4 * TTL_MS });

@@ -107,8 +107,8 @@ export class SimCoordinator implements Coordinator {
 
   putTenure(store: string, expect: number, record: TenureRecord, done: Done<number>): void {
     const { ttlMs, tellsTtl } = this.#wiring;
-    const beside = tellsTtl ? { ttlMs: ttlMs() } : {};
-    const told = { ...record, ...beside };
+    const { ttlMs: owedMs = 0, ...plain } = record;
+    const told = tellsTtl ? { ...plain, ttlMs: Math.max(ttlMs(), owedMs) } : plain;
     const request: Request = {
       type: "put_tenure",
       store,

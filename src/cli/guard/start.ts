@@ -4,7 +4,7 @@
  */
 import { bootTimeMs } from "../../sys/boot_time.ts";
 import type { Cgroup } from "../../sys/cgroup.ts";
-import { startJob } from "../../sys/job.ts";
+import { startJobIf } from "../../sys/job.ts";
 import { cannotRun } from "./command.ts";
 import type { GuardedCommand } from "./command.ts";
 import { freeDescriptor } from "./descriptor.ts";
@@ -45,8 +45,8 @@ export function startGuarded(options: StartOptions): Started | null {
   try {
     const env = guardedEnvironment(variablesFor(options, as), mark);
     const pass = lockFd === null ? null : { fd: lockFd, as };
-    // Entering a cgroup takes a while: the clock is looked at once we are there.
-    const start = () => mayRun(hold, bootTimeMs()) ? startJob({ ...command, env, pass }) : null;
+    // Entering a cgroup takes a while, and so does preparing the start: the clock is looked at after both.
+    const start = () => startJobIf({ ...command, env, pass }, () => mayRun(hold, bootTimeMs()));
     const { result: group, inside } = cgroup?.around(start) ?? { result: start(), inside: false };
     return group === null ? null : { group, cgroup: inside ? cgroup : null };
   } catch (error) {
