@@ -17,7 +17,6 @@ import { Window } from "./window.ts";
  * others on this host who wait for it must get it some time, too.
  */
 const MAX_HAND_OVERS = 64;
-
 type Send = (slot: Slot, event: StoreEvent) => void;
 
 /** What a store asks of the world, as opposed to its callers. */
@@ -204,7 +203,8 @@ export class World {
       ...(effect.released === null
         ? {}
         : { released_at: new Date(wallMs).toISOString(), reason: effect.released }),
-      ...(effect.owedMs ? { ttlMs: Math.ceil(effect.owedMs) } : {}),
+      // Rounded up it would grow each time that it is passed on.
+      ...(effect.owedMs ? { ttlMs: Math.round(effect.owedMs) } : {}),
     };
     const reply = this.#reply<number>(slot, "tenure_put", effect);
     coordinator.putTenure(slot.store.code, effect.expect, record, reply);
