@@ -22,7 +22,7 @@ export class Context {
   #longestTtlMs = 0;
   /** Until when; boot clock. */
   #longestUntilMs = -Infinity;
-  #known = false;
+  #ttlKnown = false;
   /** Whether nobody knows if they are those of before. */
   #unseen = false;
 
@@ -41,11 +41,16 @@ export class Context {
     return this.#now;
   }
 
+  /** Whether the TTL was told; until then a default stands for it. */
+  get ttlKnown(): boolean {
+    return this.#ttlKnown;
+  }
+
   /** What this agent granted by a longer one lives on. */
   setTtl(ttlMs: number): void {
     const { timing } = this.#now;
-    if (this.#known && ttlMs < timing.ttlMs) this.#outlives(timing.ttlMs);
-    this.#known = true;
+    if (this.#ttlKnown && ttlMs < timing.ttlMs) this.#outlives(timing.ttlMs);
+    this.#ttlKnown = true;
     this.#now = this.#by(ttlMs, this.#now);
   }
 

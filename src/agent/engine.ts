@@ -37,7 +37,6 @@ export interface EngineHooks {
 /** Drives the stores. */
 export class Engine {
   readonly slots = new Map<string, Slot>();
-  ttlKnown = false;
   readonly #ports: AgentPorts;
   readonly #hooks: EngineHooks;
   readonly #world: World;
@@ -79,6 +78,10 @@ export class Engine {
     });
   }
 
+  get ttlKnown(): boolean {
+    return this.#context.ttlKnown;
+  }
+
   /** What the stores may look at. */
   get context(): LeaseContext {
     return this.#context.now;
@@ -116,7 +119,6 @@ export class Engine {
 
   /** The TTL is known, or another. */
   setTtl(ttlMs: number): void {
-    this.ttlKnown = true;
     const beforeMs = this.context.timing.ttlMs;
     const nowMs = this.#ports.clock.bootMs();
     this.#context.setTtl(ttlMs);

@@ -144,8 +144,9 @@ export function decodeTenure(reply: Reply): Outcome<TenureRead> {
   const read = decodeRead(reply);
   if (read.kind !== "ok") return read;
   if (read.value === null) return { kind: "ok", value: { revision: 0, record: null } };
-  const { revision, record } = tenureOf(read.value);
-  const ttlMs = parseTtl(headersOf(read.value).get(TTL_HEADER.toLowerCase()));
+  const headers = headersOf(read.value);
+  const { revision, record } = tenureOf(read.value, headers);
+  const ttlMs = parseTtl(headers.get(TTL_HEADER.toLowerCase()));
   return { kind: "ok", value: { revision, record: record && { ...record, ttlMs } } };
 }
 
@@ -161,8 +162,8 @@ function entryOf(message: StoredMessage): EntryRead {
   };
 }
 
-function tenureOf(message: StoredMessage): TenureRead {
-  const record = isMarker(headersOf(message)) ? null : parseTenure(dataOf(message));
+function tenureOf(message: StoredMessage, headers = headersOf(message)): TenureRead {
+  const record = isMarker(headers) ? null : parseTenure(dataOf(message));
   return { revision: message.seq, record };
 }
 

@@ -1,38 +1,16 @@
 /** What a watch of all stores keeps of those that the agent forgot. */
 import { expect, test } from "bun:test";
 import type { Agent } from "../../src/agent/agent.ts";
-import type { Client, LeaseInfo } from "../../src/agent/types.ts";
 import { FakeTime } from "../support/fake_time.ts";
 import { plainAgent } from "../support/plain_agent.ts";
+import { Reader } from "../support/slow_reader.ts";
 
 const TTL_MS = 3_000;
-
-/** A connection that watches all stores, notes what it is told, and can be slow to read it. */
-class Reader {
-  readonly id = 1;
-  readonly pid = 1;
-  readonly told: string[] = [];
-  congested = false;
-  #waiting: (() => void)[] = [];
-
-  onDrain(callback: () => void): void {
-    this.#waiting.push(callback);
-  }
-
-  drain(): void {
-    this.congested = false;
-    for (const each of this.#waiting.splice(0)) each();
-  }
-
-  changed(_subscription: string, { store, held }: LeaseInfo): void {
-    this.told.push(`${store} ${held}`);
-  }
-}
 
 function watched() {
   const [time, reader] = [new FakeTime(), new Reader()];
   const agent = plainAgent(time, { ttlMs: TTL_MS, interestMs: 2 * TTL_MS });
-  agent.watching.watch(reader as unknown as Client, null, { ok: () => {}, fail: () => {} });
+  agent.watching.watch(reader, null, { ok: () => {}, fail: () => {} });
   const ask = (code: string) => agent.asking.one(reader, code, { ok: () => {}, fail: () => {} });
   return { time, reader, agent, ask };
 }

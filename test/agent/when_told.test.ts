@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import type { Agent } from "../../src/agent/agent.ts";
-import type { Client, LeaseInfo } from "../../src/agent/types.ts";
 import { FakeTime } from "../support/fake_time.ts";
 import { plainAgent } from "../support/plain_agent.ts";
+import { Reader } from "../support/slow_reader.ts";
 import { until } from "../support/wait.ts";
 
 const TTL_MS = 10_000;
@@ -14,31 +14,6 @@ class LateTime extends FakeTime {
   override bootMs(): number {
     return super.bootMs() + this.lateMs;
   }
-}
-
-/** A connection that notes what it is told, and can be slow to read it. */
-class Reader implements Client {
-  readonly id = 1;
-  readonly pid = 1;
-  readonly told: string[] = [];
-  congested = false;
-  #waiting: (() => void)[] = [];
-
-  onDrain(callback: () => void): void {
-    this.#waiting.push(callback);
-  }
-
-  drain(): void {
-    this.congested = false;
-    while (this.#waiting.length > 0) this.#waiting.shift()!();
-  }
-
-  changed(_subscription: string, { store, held }: LeaseInfo): void {
-    this.told.push(`${store} ${held}`);
-  }
-
-  lost(): void {}
-  deadline(): void {}
 }
 
 /** An agent that holds `one`, watched by `reader`, which has been told so. */
