@@ -143,12 +143,17 @@ export class Engine {
     for (const slot of this.slots.values()) slot.heard = null;
   }
 
-  /** The setup contradicts us, or does not any more: then what is wanted is acquired again. */
-  setContradicted(contradicted: boolean): void {
-    if (contradicted === Boolean(this.context.contradicted)) return;
-    this.#context.setContradicted(contradicted);
-    const waiting = contradicted ? [] : this.slots.values();
-    for (const slot of waiting) this.#pacer.add(slot, "tick");
+  /**
+   * The setup contradicts us, and who waits is told so; or (null) it does not any more: then what is wanted
+   * is acquired again.
+   */
+  setContradicted(reason: string | null): void {
+    if ((reason !== null) === Boolean(this.context.contradicted)) return;
+    this.#context.setContradicted(reason !== null);
+    for (const slot of [...this.slots.values()]) {
+      if (reason === null) this.#pacer.add(slot, "tick");
+      else if (slot.store.waiting > 0) this.dispatch(slot, { type: "contradicted", reason });
+    }
     this.#drain();
   }
 

@@ -4,6 +4,7 @@
  * @module
  */
 import * as commit from "./commit.ts";
+import type { Refusal } from "./errors.ts";
 import { isAside } from "./foreign.ts";
 import * as granted from "./granted.ts";
 import * as queue from "./queue.ts";
@@ -180,12 +181,15 @@ export function onDrain(
   if (store.blocked?.forMs !== Infinity || forMs === Infinity) {
     store.blocked = { reason, forMs, untilMs: Infinity, finishByMs, untilOver };
   }
-  if (store.traffic !== null) {
-    const refusal = refuse.draining(store.code, store.blocked.forMs);
-    queue.refuseQueue(m, () => true, () => refusal);
-    for (const guard of store.passing.values()) commit.drop(m, guard, refusal);
-  }
+  refuseWaiting(m, refuse.draining(store.code, store.blocked.forMs));
   resolve(m);
+}
+
+/** Ends every guard that has no grant yet. */
+export function refuseWaiting(m: Moment, refusal: Refusal): void {
+  if (m.store.traffic === null) return;
+  queue.refuseQueue(m, () => true, () => refusal);
+  for (const guard of m.store.passing.values()) commit.drop(m, guard, refusal);
 }
 
 /** A store that was drained may be given up by now, released or otherwise gone. */

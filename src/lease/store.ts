@@ -145,6 +145,8 @@ export class Store {
         return;
       case "disconnected":
         return notes.onUnreachable(m, m.context.downReason ?? "not connected");
+      case "contradicted":
+        return notes.refuseWaiting(m, refuse.misconfigured(this.code, event.reason));
       case "guard":
         return queue.arrive(m, event.guard);
       case "end":

@@ -107,8 +107,13 @@ describe.concurrent("a TTL that is made smaller", () => {
     const client = await beta.client();
     // From now on it wants the store.
     expect((await refusal(client.call("guard", { store: "one" }))).kind).toBe("not_holder");
+    const waits = refusal(
+      client.call("guard", { store: "one", wait_lease: true, wait_ms: 10 * TEST_MS }),
+    );
     await setTtl(server, SHORT_MS);
     await beta.logged("problem", { check: "bucket" });
+    // Who waits is told so, too, and not by and by that a holder of long ago still holds it.
+    expect((await waits).kind).toBe("misconfigured");
     await until(
       "the entry has aged out",
       async () => (await client.call("holder", { store: "one" })).state === "free",

@@ -51,6 +51,47 @@ test("handle() verifies by a write sent after it was asked", () => {
   expect(h.verified).toEqual([verify]);
 });
 
+test("handle() ends every wait when the setup contradicts the agent", () => {
+  const waits: ((h: Harness) => number)[] = [
+    (h) => {
+      h.handle({ type: "tick" });
+      h.put(CONFLICT);
+      h.read(ok(entryOf("beta", "i-beta", 60)));
+      h.tenure(tenureOf("i-beta", 60));
+      return h.guard({ waitMs: 600_000, waitLease: true });
+    },
+    (h) => {
+      h.acquire(50, tenureOf("i-beta", 40));
+      return h.guard({ waitMs: 600_000 }); // for the grace
+    },
+    (h) => {
+      h.acquire(50);
+      h.grant(51);
+      return h.guard({ waitMs: 600_000, waitLease: true }); // for its turn
+    },
+    (h) => {
+      h.onDisk = undefined;
+      h.acquire(50);
+      return h.guard({ waitMs: 600_000, waitLease: true }); // for the lock
+    },
+    (h) => {
+      h.acquire(50);
+      return h.guard(); // for its proof
+    },
+  ];
+  for (const wait of waits) {
+    const h = new Harness();
+    const id = wait(h);
+    expect(h.refused.has(id)).toBe(false);
+    h.handle({ type: "contradicted", reason: "the bucket has another TTL" });
+    expect(h.refused.get(id)).toMatchObject({
+      kind: "misconfigured",
+      message: expect.stringContaining("another TTL"),
+    });
+    expect(h.store.waiting).toBe(0);
+  }
+});
+
 test("handle() speaks of the write that runs, not of a guard, when it cannot verify", () => {
   const ways: ((h: Harness) => void)[] = [
     (h) => h.handle({ type: "disconnected" }),

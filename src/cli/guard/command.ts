@@ -5,7 +5,7 @@
 import { statSync } from "node:fs";
 import { basename } from "node:path";
 import { codeOf, reasonOf } from "../../sys/errno.ts";
-import { findProgram } from "../../sys/job.ts";
+import { findProgram } from "../../sys/find_program.ts";
 import { EXIT, Failure } from "../failure.ts";
 import { lastArguments } from "./environment.ts";
 
