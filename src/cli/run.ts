@@ -35,8 +35,6 @@ export function defineRun(program: Command, context: Context): void {
       const json = options.json ?? program.opts<{ json?: boolean }>().json;
       return printSettings(runOptions, flags, json === true);
     }
-    const { tuneCollector } = await import("./collector.ts");
-    tuneCollector(context.env);
     // The daemon's code is loaded here alone: client commands start without it.
     const { startAgent } = await import("../daemon/daemon.ts");
     context.exit = await startAgent(runOptions);

@@ -93,14 +93,6 @@ export function becomeProgram(options: JobOptions): never {
   );
 }
 
-/**
- * The same, for a program that goes on with our work: nothing is undone for it, and it returns, with
- * everything as before, where the program cannot be run.
- */
-export function tryBecomeProgram(options: JobOptions): void {
-  execFile(options.path, options);
-}
-
 function copyDescriptor(fd: number, as: number): number {
   const F_SETFD = 2;
   return fd === as ? libc.fcntl(fd, F_SETFD, 0) : libc.dup3(fd, as, 0);
