@@ -222,10 +222,10 @@ export class Store {
     m.stepLease({ type: "release", reason: unfit.releaseReason(store) });
   }
 
-  /** Tries to acquire when nobody waits for it: when there is room, or later. */
+  /** Tries to acquire: where nobody waits for it when there is room, or later. */
   #seek(m: Moment): void {
     if (!m.context.connected) return;
-    if (m.context.hasRoom?.() ?? true) {
+    if (this.waiting > 0 || (m.context.hasRoom?.() ?? true)) {
       m.store.deferred = false;
       return unfit.seekLease(m);
     }

@@ -319,6 +319,21 @@ test("handle() refuses within 2 s when nothing answers, whatever the wait", () =
   expect(h.refused.get(id)?.kind).toBe("unavailable");
 });
 
+test("handle() asks for a lease again at once for those who wait for it, however busy the agent is", () => {
+  for (const hears of [true, false]) {
+    const h = new Harness();
+    h.guard({ waitMs: 600_000, waitLease: true });
+    h.put(CONFLICT);
+    h.read(ok(entryOf("beta", "i-beta", 40)));
+    h.tenure(tenureOf("i-beta", 40));
+    h.hasRoom = false;
+    const record = tenureOf("i-beta", 40, true);
+    if (hears) h.handle({ type: "lease", event: { type: "tenure", record } });
+    else h.pass(TTL_MS);
+    h.take("put_entry");
+  }
+});
+
 test("handle() waits for a lease of another as long as it was told to", () => {
   const h = new Harness();
   const id = h.guard({ waitMs: 2 * TTL_MS, waitLease: true });

@@ -42,6 +42,8 @@ type Granted = Extract<StoreEffect, { type: "granted" }>;
 export class Harness {
   nowMs = 1_000;
   connected = true;
+  /** Whether there is room for attempts that nobody waits for. */
+  hasRoom = true;
   /** Incarnations that this host's state directory knows. */
   readonly inheritances = new Map<string, Inheritance>();
   ttlMs = TTL_MS;
@@ -71,6 +73,7 @@ export class Harness {
       incarnation: ME,
       rules: ALL_RULES,
       connected: this.connected,
+      hasRoom: () => this.hasRoom,
       inherits: (incarnation) => this.inheritances.get(incarnation) ?? null,
     };
   }
