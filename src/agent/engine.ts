@@ -143,10 +143,7 @@ export class Engine {
     for (const slot of this.slots.values()) slot.heard = null;
   }
 
-  /**
-   * The setup contradicts us, and who waits is told so; or (null) it does not any more: then what is wanted
-   * is acquired again.
-   */
+  /** The setup contradicts us: who waits is told. Null: not any more; what is wanted is acquired again. */
   setContradicted(reason: string | null): void {
     if ((reason !== null) === Boolean(this.context.contradicted)) return;
     this.#context.setContradicted(reason !== null);
@@ -157,7 +154,7 @@ export class Engine {
     this.#drain();
   }
 
-  /** The connection came up or went down: every store hears of it. */
+  /** The connection came up or went down: those first that somebody writes or waits for. */
   setConnected(connected: boolean): void {
     if (this.context.connected === connected) return;
     this.#context.setConnected(connected);
@@ -165,8 +162,9 @@ export class Engine {
     for (const slot of [...this.slots.values()]) {
       // Another connection may lead to a coordinator that has lost what was heard.
       slot.heard = null;
-      if (connected && slot.store.waiting === 0) this.#pacer.add(slot, "connected");
-      else this.dispatch(slot, connected ? CONNECTED : DISCONNECTED);
+      if (connected && slot.store.waiting + slot.store.granted === 0) {
+        this.#pacer.add(slot, "connected");
+      } else this.dispatch(slot, connected ? CONNECTED : DISCONNECTED);
     }
     if (connected) this.#wakePinned();
     this.#drain();

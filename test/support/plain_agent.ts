@@ -24,6 +24,9 @@ export function plainAgent(
     forgetGrace: () => null,
     forgetStranger: () => null,
     tryJournal: () => null,
+    beginGrant: () => {},
+    secureGrant: () => null,
+    endGrant: () => {},
   };
   const who = { node: "n", incarnation: "i", address: null };
   const agent = new Agent({
