@@ -123,10 +123,11 @@ function owe(
 ): Ours {
   const { rules, timing: { graceMs, graceFollowsTtl } } = context;
   if (!rules.grace) return state;
-  const fullMs = state.acquiredAtMs + (graceFollowsTtl ? Math.max(graceMs, theirTtlMs) : graceMs);
+  const wholeMs = graceFollowsTtl ? Math.max(graceMs, theirTtlMs) : graceMs;
+  const fullMs = state.acquiredAtMs + wholeMs;
   const owes = displaced || (state.stranger && rules.stranger);
   const earlierMs = state.awaited?.owedUntilMs ?? state.graceUntilMs;
-  const carriedMs = rules.graceCarried ? carried(earlierMs, state, context) : 0;
+  const carriedMs = rules.graceCarried ? carried(earlierMs, state, wholeMs) : 0;
   const graceUntilMs = Math.max(owes ? fullMs : 0, carriedMs);
   if (graceUntilMs > state.acquiredAtMs) {
     out.push({ type: "remember_grace", untilMs: graceUntilMs });
@@ -139,9 +140,12 @@ function passedOnMs({ graceUntilMs, acquiredAtMs }: Ours, { timing }: LeaseConte
   return timing.graceFollowsTtl ? Math.max(0, graceUntilMs - acquiredAtMs) : 0;
 }
 
-/** Of a grace that was owed before, what is owed still: a whole one where nobody knows how much. */
-function carried(untilMs: number, { acquiredAtMs }: Ours, context: LeaseContext): number {
-  if (untilMs === Infinity) return acquiredAtMs + context.timing.graceMs;
+/**
+ * Of a grace that was owed before, what is owed still: a whole one where nobody knows how much, as after a
+ * reboot. Who owed it told in the record how long it was.
+ */
+function carried(untilMs: number, { acquiredAtMs }: Ours, wholeMs: number): number {
+  if (untilMs === Infinity) return acquiredAtMs + wholeMs;
   // Of a TTL that was longer than ours, perhaps; but the host's memory may be damaged.
   return Math.min(untilMs, acquiredAtMs + MAX_TTL_MS);
 }

@@ -77,6 +77,28 @@ test("handle() waits for the clients of an earlier agent of this host for the TT
   expect(h.ours.graceUntilMs - h.ours.acquiredAtMs).toBe(4 * TTL_MS);
 });
 
+test.each([
+  ["was longer than ours", 4 * TTL_MS, undefined, 4 * TTL_MS],
+  ["was shorter than ours", TTL_MS / 4, undefined, TTL_MS],
+  ["is not known", undefined, undefined, TTL_MS],
+  ["was longer than ours, where somebody set the grace", 4 * TTL_MS, 5_000, 5_000],
+])(
+  "handle() owes a whole grace again after a reboot within one: by a TTL that %s",
+  (_, ttlMs, graceMs, expected) => {
+    // Nobody knows how much of it is over, but its own agent's record tells how long it was.
+    const h = new Harness({ graceUntilMs: Infinity });
+    h.graceMs = graceMs;
+    h.inheritances.set("i-before", { clientsGone: true });
+    h.handle({ type: "tick" });
+    h.put(CONFLICT);
+    h.read(ok(entryOf("alpha", "i-before", 40)));
+    h.put(ok(41));
+    h.tenure({ ...tenureOf("i-before", 40), node: "alpha", ttlMs });
+    h.recorded();
+    expect(h.ours.graceUntilMs - h.ours.acquiredAtMs).toBe(expected);
+  },
+);
+
 test("handle() carries a grace over a loss of the store in the midst of it", () => {
   const h = new Harness();
   h.acquire(50, tenureOf("i-beta", 40));
