@@ -3,7 +3,7 @@
  * @module
  */
 import { readdirSync, readFileSync } from "node:fs";
-import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import { Counter, Gauge, Histogram, Registry } from "./prometheus.ts";
 
 /** What is read when the metrics are. */
 export interface MetricSources {
