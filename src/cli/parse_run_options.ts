@@ -66,6 +66,7 @@ export function runOptionsOf(flags: FlagValues, surroundings: Surroundings): Run
     storesFile: path(flags, "stores"),
     drainMs: flags.durationMs("drain") ?? DEFAULT_DRAIN_MS,
     socketPath: path(flags, "socket") ?? surroundings.socketPath,
+    socketIsDefault: !flags.isGiven("socket"),
     stateDir: path(flags, "state-dir") ?? "/var/lib/zit-agent",
     lockPath: lockPathOf(flags),
     callers: {

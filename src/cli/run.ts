@@ -73,7 +73,9 @@ A node's name is 1 to 128 printable ASCII characters without blanks; the text of
 a-z 0-9 _ -.
 
 The socket is /run/zit-agent/agent.sock for root and for the service, and
-$XDG_RUNTIME_DIR/zit-agent/agent.sock for others.
+$XDG_RUNTIME_DIR/zit-agent/agent.sock for others; that directory is made if it
+is missing, unlike that of a --socket that is named. So is --state-dir. The
+directory of a store's lock file must be there.
 
 Examples:
   $ agent run --node host-1 --nats n1:4222,n2:4222,n3:4222 --creds agent.creds

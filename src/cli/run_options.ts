@@ -61,6 +61,8 @@ export interface RunOptions {
   /** How long grants may finish at the end; ms, default 30 s. */
   readonly drainMs: number;
   readonly socketPath: string;
+  /** Whether nobody named that path, so that its directory is the agent's own to make. */
+  readonly socketIsDefault: boolean;
   /** Default `/var/lib/zit-agent`. */
   readonly stateDir: string;
   /** Path of a store's lock file, with `{store}` in it; default `/var/lib/zit/{store}/lease.lock`. */

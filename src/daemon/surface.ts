@@ -2,6 +2,7 @@
  * The socket in front of the agent.
  * @module
  */
+import { dirname } from "node:path";
 import type { Agent } from "../agent/agent.ts";
 import type { Client } from "../agent/types.ts";
 import type { RunOptions } from "../cli/run_options.ts";
@@ -11,6 +12,7 @@ import { inFlightLimit } from "../socket/limits.ts";
 import { groupsFromProc, PeerPolicy } from "../socket/peers.ts";
 import type { StatusResult } from "../socket/protocol.ts";
 import { SocketServer } from "../socket/server.ts";
+import { makeSocketDirectory } from "../socket/socket_directory.ts";
 import { peerInodeOf } from "../sys/socket_peer.ts";
 import { isSocketBound, peerOf, sendWithDescriptor } from "../sys/unix_socket.ts";
 import { handlersOf } from "./handlers.ts";
@@ -73,8 +75,10 @@ export function openSocket(agent: Agent, surface: SurfaceOptions): Surface {
     },
     async listen(path, settled) {
       const fd = takeActivationFd(process.env, process.pid);
-      if (fd === null) await server.listen(path);
-      else {
+      if (fd === null) {
+        if (options.socketIsDefault) makeSocketDirectory(dirname(path));
+        await server.listen(path);
+      } else {
         await settled;
         await server.listenOn(fd);
       }

@@ -61,6 +61,7 @@ export function checkLength(path: string): void {
  * their own in place of the agent's.
  */
 export function checkDirectory(directory: string): void {
+  refuseForeignLink(directory);
   const stats = statOrNull(directory, statSync);
   if (stats === null) {
     throw new SocketError(
@@ -84,6 +85,17 @@ export function checkDirectory(directory: string): void {
         `chmod o-w ${directory}`,
     );
   }
+}
+
+/** Whoever owns a symbolic link can point it elsewhere: clients would go there, too. */
+function refuseForeignLink(directory: string): void {
+  const link = statOrNull(directory, lstatSync);
+  const own = process.getuid!();
+  if (!link?.isSymbolicLink() || otherWriter(link, own) !== "owner") return;
+  throw new SocketError(
+    `Cannot listen in ${directory}: it is a symbolic link of user ${link.uid}, who could point it ` +
+      `elsewhere; it must belong to root or to user ${own}`,
+  );
 }
 
 /** Throws if somebody listens on the path, or it is something else than a socket. */

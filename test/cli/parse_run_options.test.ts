@@ -46,6 +46,7 @@ test("parseRunOptions() has the contract's defaults", () => {
     storesFile: null,
     drainMs: 30_000,
     socketPath: "/run/zit-agent/agent.sock",
+    socketIsDefault: true,
     stateDir: "/var/lib/zit-agent",
     lockPath: "/var/lib/zit/{store}/lease.lock",
     callers: { allowUids: null, allowGids: null, adminUids: null },
@@ -173,7 +174,12 @@ test("parseRunOptions() reads each flag's twin, and the flag wins", () => {
     ZIT_AGENT_SOCKET: "/tmp/s",
   };
   const options = parse({ ttl: "10s" }, env);
-  expect(options).toMatchObject({ node: "env-node", ttlMs: 10_000, socketPath: "/tmp/s" });
+  expect(options).toMatchObject({
+    node: "env-node",
+    ttlMs: 10_000,
+    socketPath: "/tmp/s",
+    socketIsDefault: false,
+  });
   expect(options.callers.allowUids).toEqual([1, 2]);
   expect(options.coordinator).toMatchObject({ urls: ["a", "b"], allowUnsafeServer: true });
 });
