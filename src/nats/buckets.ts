@@ -8,7 +8,7 @@ import {
   type StreamConfig,
   type StreamInfo,
 } from "@nats-io/jetstream";
-import { judgeLeases, type Judgement, judgeTenures, ttlMsOf } from "./judge.ts";
+import { judgeLeases, type Judgement, judgeTenures, ttlMsOf, type WantedTtl } from "./judge.ts";
 import { DEFAULT_TTL_MS } from "./options.ts";
 import { parseTenure } from "./records.ts";
 import { LeaderlessError, NoMemberError } from "./inspection_failure.ts";
@@ -30,15 +30,13 @@ const MESSAGE_NOT_FOUND = 10037;
 const DEFAULT_CLUSTER_REPLICAS = 3;
 
 /** What to look for. */
-export interface BucketsOptions {
+export interface BucketsOptions extends WantedTtl {
   readonly jsm: JetStreamManager;
   /** The same with more patience. */
   readonly maker: JetStreamManager;
   readonly bucket: string;
   /** Undefined: 3 in a cluster of at least 3, else 1. */
   readonly replicas?: number;
-  /** The TTL that was asked for or adopted before, in milliseconds. Undefined: the bucket's. */
-  readonly wantedTtlMs?: number;
   /** The TTL of a new bucket, in milliseconds. Default: 15 s. */
   readonly newTtlMs?: number;
   /** Whether the server is a member of a cluster. */
@@ -73,7 +71,7 @@ export interface Inspection {
  * @throws {SetupError} where creating contradicts the setup; anything else may pass
  */
 export async function inspectBuckets(options: BucketsOptions): Promise<Inspection> {
-  const { bucket, clustered, wantedTtlMs, newTtlMs = DEFAULT_TTL_MS } = options;
+  const { bucket, clustered, newTtlMs = DEFAULT_TTL_MS } = options;
   const created: CreatedBucket[] = [];
   const askedMs = options.wallMs();
   // The tenures first: their epochs bound the first revision of new leases.
@@ -104,7 +102,7 @@ export async function inspectBuckets(options: BucketsOptions): Promise<Inspectio
     if (info.cluster !== undefined && !info.cluster.leader) throw new LeaderlessError(name);
   }
   const judgements: Judgement[] = [
-    judgeLeases(bucket, leases, { wantedTtlMs, clustered }),
+    judgeLeases(bucket, leases, options),
     judgeTenures(tenuresOf(bucket), tenures, { clustered }),
   ];
   return {

@@ -18,6 +18,14 @@ export interface Judgement {
   readonly warnings: readonly Finding[];
 }
 
+/** The TTL that an agent expects of the bucket. */
+export interface WantedTtl {
+  /** As it was asked for, or adopted before, in milliseconds. Undefined: any. */
+  readonly wantedTtlMs?: number;
+  /** Whether it was adopted: then there is no `--ttl` that could be left away. */
+  readonly adopted?: boolean;
+}
+
 /** Below this size, in bytes, an entry with its headers may not fit. */
 const SMALL_MESSAGE_BYTES = 2_048;
 
@@ -47,16 +55,16 @@ export function ttlMsOf(info: StreamInfo): number {
 /**
  * Judges the lease bucket.
  *
- * @param wantedTtlMs the TTL that was asked for, or adopted before; undefined: any
+ * @param options by which TTL the agent goes, and whether the server is a member of a cluster
  */
 export function judgeLeases(
   bucket: string,
   info: StreamInfo,
-  options: { wantedTtlMs?: number; clustered: boolean },
+  options: WantedTtl & { readonly clustered: boolean },
 ): Judgement {
   const judge = new Judge(bucket);
   const config: Config = info.config;
-  judgeTtl(judge, ttlMsOf(info), options.wantedTtlMs);
+  judgeTtl(judge, ttlMsOf(info), options);
   judgeStream(judge, bucket, config);
   judge.fault(
     config.subject_delete_marker_ttl,
@@ -105,23 +113,32 @@ export function judgeTenures(
   return judge;
 }
 
-function judgeTtl(judge: Judge, ttlMs: number, wantedMs: number | undefined): void {
+function judgeTtl(
+  judge: Judge,
+  ttlMs: number,
+  { wantedTtlMs: wantedMs, adopted }: WantedTtl,
+): void {
   judge.fault(
     ttlMs === 0,
     "ttl",
-    "has no TTL (max_age), so the lease of a dead holder would never end. Set max_age, for instance to 15s",
+    "has no TTL (max_age), so the lease of a dead holder would never end. Set max_age" +
+      (wantedMs === undefined ? ", for instance to 15s" : ` to ${text(wantedMs)}`),
   );
   judge.fault(
     ttlMs !== 0 && wantedMs !== undefined && ttlMs !== wantedMs,
     "ttl",
     `has a TTL of ${text(ttlMs)}, but this agent goes by ${text(wantedMs ?? 0)}. All nodes must ` +
-      `go by the bucket's: leave --ttl away to adopt it, or change max_age`,
+      `go by the bucket's: ` +
+      (adopted
+        ? `put max_age back to ${text(wantedMs ?? 0)}, or restart all agents to adopt the new one`
+        : "leave --ttl away to adopt it, or change max_age"),
   );
+  // Changed under agents that run, it would have them refuse all writes.
   judge.warn(
     ttlMs !== 0 && ttlMs < SHORT_TTL_MS,
     "short_ttl",
-    `has a TTL of ${text(ttlMs)}: below 3s there is no room for a retry or an ` +
-      "election. Set max_age to 15s",
+    `has a TTL of ${text(ttlMs)}: below 3s there is no room for a retry or an election. ` +
+      "To lengthen it, stop all agents, set max_age to 15s, and start them with --ttl 15s or none",
   );
 }
 

@@ -125,7 +125,8 @@ export class Lookout implements SessionHooks {
         if (clock.bootMs() - startMs > LOOK_RETRY_MS) resolve(null);
       };
       const newTtlMs = wantedTtlMs ?? this.#ttlBeforeMs ?? undefined;
-      session.inspect({ wantedTtlMs, newTtlMs }).then(resolve, reject);
+      const adopted = this.#options.ttlMs === undefined;
+      session.inspect({ wantedTtlMs, adopted, newTtlMs }).then(resolve, reject);
     });
   }
 

@@ -5,6 +5,7 @@
 import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import type { TenureRecord } from "../lease/tenure.ts";
 import { type BucketsOptions, inspectBuckets, type Inspection } from "./buckets.ts";
+import type { WantedTtl } from "./judge.ts";
 import { DELETED, type Link, STREAM_ADVISORIES } from "./link.ts";
 import type { Membership } from "./membership.ts";
 import type { NatsOptions } from "./options.ts";
@@ -108,7 +109,7 @@ export class Session {
   }
 
   /** Looks at the buckets, and makes those that are missing; see {@linkcode inspectBuckets}. */
-  async inspect(ttl: Pick<BucketsOptions, "wantedTtlMs" | "newTtlMs">): Promise<Inspection> {
+  async inspect(ttl: WantedTtl & Pick<BucketsOptions, "newTtlMs">): Promise<Inspection> {
     const { nc } = this.link;
     this.link.forbidden = null; // what was denied earlier does not explain why this fails
     this.#jsm ??= await jetstreamManager(nc, { checkAPI: false, timeout: LOOK_TIMEOUT_MS });
