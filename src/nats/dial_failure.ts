@@ -22,32 +22,36 @@ const RANKS: readonly Diagnosis["check"][] = [
   "connection",
 ];
 
-/** Explains a dial of `servers`, all of which failed; `files` are those that were given. */
+/**
+ * Explains a dial that failed at every server: at those of `urls`, as whoever reads this knows them, and at
+ * those that they told of; `files` are those that were given.
+ */
 export function explainDial(
   error: unknown,
-  servers: readonly string[],
+  urls: readonly string[],
   files: CredentialFiles,
 ): Problem {
-  const [{ attempt, check, words }] = attemptsOf(error, servers)
+  const attempts = attemptsOf(error, urls);
+  const [{ attempt, check, words }] = attempts
     .map((attempt) => ({ attempt, ...diagnose(attempt, files) }))
     .sort((a, b) => RANKS.indexOf(a.check) - RANKS.indexOf(b.check));
-  const which = servers.length > 1 ? `${attempt.server}: ` : "";
+  const which = urls.length > 1 || attempts.length > 1 ? `${attempt.server}: ` : "";
   return {
     fatal: false,
     check,
     // Once in an outage, whichever way the network, the server and its words for it change.
     topic: check === "connection" || check === "authentication" ? check : which + words,
-    message: `Cannot connect to the coordinator at ${servers.join(", ")}: ${which}${words}`,
+    message: `Cannot connect to the coordinator at ${urls.join(", ")}: ${which}${words}`,
   };
 }
 
 /** None is made where a name does not resolve: then it is as if one had failed for that. */
-function attemptsOf(error: unknown, servers: readonly string[]): readonly Attempt[] {
+function attemptsOf(error: unknown, urls: readonly string[]): readonly Attempt[] {
   const attempts = error instanceof DialError ? error.attempts : [];
   if (attempts.length > 0) return attempts;
   const cause = error instanceof DialError ? error.cause : error;
   const failure = cause instanceof Error ? cause : null;
-  return [{ server: servers.join(" or "), accepted: false, greeting: null, failure }];
+  return [{ server: urls.join(" or "), accepted: false, greeting: null, failure }];
 }
 
 /** What is told of a connection that ended without our doing. */

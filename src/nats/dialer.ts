@@ -89,7 +89,7 @@ export class Dialer {
   async #open(credentials: Credentials): Promise<Link | Problem> {
     const { urls } = this.#options;
     // Servers heard of are addresses, which a certificate may not name.
-    let servers = credentials.tls === undefined ? [...new Set([...urls, ...this.#gossip])] : urls;
+    let servers = distinct(credentials.tls === undefined ? [...urls, ...this.#gossip] : urls);
     let unfit: Finding | null = null;
     while (servers.length > 0) {
       const link = await this.#openOne(credentials, servers);
@@ -117,9 +117,16 @@ export class Dialer {
       const name = `zit-agent ${node} ${incarnation}`;
       return await Link.open({ servers, name, credentials });
     } catch (error) {
-      return explainDial(error, servers, this.#options.credentials ?? {});
+      const { urls, credentials: files = {} } = this.#options;
+      return explainDial(error, distinct(urls), files);
     }
   }
+}
+
+/** Each server once: those of `--nats` have a scheme, those heard of do not. */
+function distinct(servers: readonly string[]): readonly string[] {
+  const byName = new Map(servers.toReversed().map((url) => [nameOf(addressOf(url)), url]));
+  return [...byName.values()].toReversed();
 }
 
 /** The servers but for one; none where that is not among them, since it would be dialled again. */

@@ -7,7 +7,7 @@ import { nkeys } from "@nats-io/transport-node";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeAuthority } from "../support/certificate.ts";
-import { freePort, NatsServer } from "../support/nats.ts";
+import { freePort, NatsCluster, NatsServer } from "../support/nats.ts";
 import { Operator } from "../support/operator.ts";
 import { RealAgent, runClient } from "../support/real_agent.ts";
 import { tempDir } from "../support/temp_dir.ts";
@@ -213,6 +213,33 @@ test(
   },
   TEST_MS,
 );
+
+test("credentials that a cluster refuses are told with each of its servers once", async () => {
+  using dir = tempDir();
+  const path = join(dir.path, "password");
+  writeFileSync(path, "right\n");
+  await using cluster = await NatsCluster.start(
+    3,
+    "authorization { users: [{ user: agent, password: right }] }",
+  );
+  const { urls } = cluster;
+  const flags = ["--user", "agent", "--password-file", path];
+  await using agent = await RealAgent.start({ node: "alpha", nats: urls.join(","), flags });
+  await agent.logged("coordinator_ready"); // it has heard of the others from one of them
+  writeFileSync(path, "wrong\n");
+  agent.signal("SIGHUP");
+  const { message } = await agent.logged("reload_failed", { what: "credentials" });
+  const { stdout } = await runClient(agent, ["--check"]);
+  for (const text of [message, stdout]) {
+    expect(text).toContain(`Cannot connect to the coordinator at ${urls.join(", ")}: 127.0.0.1:`);
+    for (const { port } of cluster.servers) {
+      // One is named again, as the one that refuses.
+      expect(text.split(`:${port}`).length - 1).toBe(
+        text.includes(` 127.0.0.1:${port}: it`) ? 2 : 1,
+      );
+    }
+  }
+}, TEST_MS);
 
 test("what goes wrong again and again is told five times, then counted", async () => {
   using dir = tempDir();
