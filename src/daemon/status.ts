@@ -35,9 +35,8 @@ export function statusOf(sources: StatusSources): StatusResult {
   updateChecks(sources);
   const warnings = sources.warnings();
   const clock = clockOf(sources.aheadMs());
-  const well = standalone === null
-    ? { ...WELL, server_version: versionOf(sources, warnings), clock: clock.message }
-    : { ...WELL, ...ALONE };
+  const server = { server_version: versionOf(sources, warnings), clock: clock.message };
+  const well = { ...WELL, ...server, ...reservations(sources) };
   const { stepDowns } = agent.drains;
   const checks = [
     ...drainingCheck(agent),
@@ -114,6 +113,28 @@ const WELL = {
   lock_path: "usable",
   state_dir: "written",
   duplicate_node: "nobody else uses this node's name",
+} as const;
+
+/** What cannot be said so while it is not seen. */
+function reservations({ agent, coordinator }: StatusSources): Readonly<Record<string, string>> {
+  if (agent.options.standalone !== null) return ALONE;
+  if (agent.timing === null) return UNSEEN;
+  return coordinator().connected ? {} : AWAY;
+}
+
+/** The coordinator was not reached, or not used, since the agent was started. */
+const UNSEEN = {
+  bucket: "not seen yet",
+  writes: "none yet",
+  renewals: "none yet",
+  duplicate_node: "nobody was seen yet",
+} as const;
+
+/** It was, and cannot be now. */
+const AWAY = {
+  bucket: "as this agent was told, when it was seen last",
+  writes: "none without a connection",
+  renewals: "none without a connection",
 } as const;
 
 /** What there is nothing to say of without a coordinator. */

@@ -67,6 +67,44 @@ describe.concurrent("--check", () => {
     await isWell(agent);
   }, TEST_MS);
 
+  test("claims nothing of a coordinator that was not reached, or is not there now", async () => {
+    await using server = await NatsServer.start();
+    await server.kill();
+    await using agent = await start(server.url, [], false);
+    await agent.logged("listening");
+    const said = async () => {
+      const { checks } = JSON.parse((await runClient(agent, ["status", "--json"])).stdout);
+      const names = ["bucket", "writes", "renewals", "duplicate_node", "server_version"];
+      return names.map((name) => {
+        const { ok, message } = checks.find((each: { name: string }) => each.name === name);
+        return `${ok ? "ok" : "FAIL"} ${name}: ${message}`;
+      });
+    };
+    expect(await said()).toEqual([
+      "ok bucket: not seen yet",
+      "ok writes: none yet",
+      "ok renewals: none yet",
+      "ok duplicate_node: nobody was seen yet",
+      "ok server_version: not known",
+    ]);
+    await server.restart();
+    await isWell(agent);
+    const [bucket, ...others] = await said();
+    expect([bucket, ...others.slice(0, 3)]).toEqual([
+      "ok bucket: as this agent was told",
+      "ok writes: taken",
+      "ok renewals: in time",
+      "ok duplicate_node: nobody else uses this node's name",
+    ]);
+    await server.kill();
+    await fails(agent, "coordinator", /connection|connect/);
+    expect((await said()).slice(0, 3)).toEqual([
+      "ok bucket: as this agent was told, when it was seen last",
+      "ok writes: none without a connection",
+      "ok renewals: none without a connection",
+    ]);
+  }, TEST_MS);
+
   test("names the bucket that contradicts an agent which met it after READY", async () => {
     await using server = await NatsServer.start();
     await using other = await RealAgent.start({
