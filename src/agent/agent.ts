@@ -7,7 +7,7 @@
  * @module
  */
 import * as refuse from "../lease/refusals.ts";
-import type { LeaseContext } from "../lease/state.ts";
+import type { LeaseContext } from "../lease/lease_context.ts";
 import type { Store } from "../lease/store.ts";
 import { storeName } from "../lease/store_code.ts";
 import type { TenureRecord } from "../lease/tenure.ts";

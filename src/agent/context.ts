@@ -3,7 +3,7 @@
  * @module
  */
 import { ALL_RULES } from "../lease/rules.ts";
-import type { LeaseContext } from "../lease/state.ts";
+import type { LeaseContext } from "../lease/lease_context.ts";
 import { DEFAULT_TTL_MS, timingOf } from "../lease/timing.ts";
 import type { BucketsSeen } from "../ports/coordinator.ts";
 import type { AgentOptions, AgentPorts } from "./types.ts";

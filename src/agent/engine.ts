@@ -3,7 +3,8 @@
  * the events those bring, one after the other.
  * @module
  */
-import type { Inheritance, LeaseContext } from "../lease/state.ts";
+import type { LeaseContext } from "../lease/lease_context.ts";
+import type { Inheritance } from "../lease/state.ts";
 import { Store } from "../lease/store.ts";
 import type { StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import type { BucketsSeen } from "../ports/coordinator.ts";

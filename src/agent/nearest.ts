@@ -7,7 +7,7 @@
  * of which there are the more the nearer it seems.
  * @module
  */
-import type { LeaseContext } from "../lease/state.ts";
+import type { LeaseContext } from "../lease/lease_context.ts";
 import { deadlineMs } from "../lease/timing.ts";
 import type { Slot } from "./slot.ts";
 

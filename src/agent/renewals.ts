@@ -2,7 +2,7 @@
  * Which renewals can wait while there are too many at a time.
  * @module
  */
-import type { LeaseContext } from "../lease/state.ts";
+import type { LeaseContext } from "../lease/lease_context.ts";
 import type { Store } from "../lease/store.ts";
 
 /**

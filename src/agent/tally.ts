@@ -3,7 +3,7 @@
  * stores whenever somebody asks for the status would hold every guard up.
  * @module
  */
-import type { LeaseContext } from "../lease/state.ts";
+import type { LeaseContext } from "../lease/lease_context.ts";
 import { PassingMap } from "../lease/passing_map.ts";
 import type { Standing } from "../lease/store_view.ts";
 import { renewalDueMs } from "../lease/timing.ts";

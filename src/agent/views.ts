@@ -4,7 +4,7 @@
  */
 import type { Holder } from "../lease/errors.ts";
 import * as refuse from "../lease/refusals.ts";
-import type { LeaseContext } from "../lease/state.ts";
+import type { LeaseContext } from "../lease/lease_context.ts";
 import type { Slot } from "./slot.ts";
 import type { TenureRecord } from "../lease/tenure.ts";
 import type { Clock } from "../ports/clock.ts";

@@ -14,6 +14,7 @@ import {
   isStuck,
   stayForeign,
 } from "./foreign.ts";
+import type { LeaseContext } from "./lease_context.ts";
 import type {
   Acquiring,
   Common,
@@ -21,7 +22,6 @@ import type {
   Found,
   FoundEntry,
   Idle,
-  LeaseContext,
   LeaseEvent,
   LeaseOutput,
   LeaseState,

@@ -4,6 +4,7 @@
  */
 import { attempt } from "./attempt.ts";
 import type { Holder } from "./errors.ts";
+import type { LeaseContext } from "./lease_context.ts";
 import type {
   Acquiring,
   Claim,
@@ -11,7 +12,6 @@ import type {
   Foreign,
   FoundEntry,
   Idle,
-  LeaseContext,
   LeaseEvent,
   LeaseOutput,
   LeaseState,

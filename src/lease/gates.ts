@@ -15,7 +15,8 @@ import {
   unavailable,
   unreachable,
 } from "./refusals.ts";
-import type { LeaseContext, LeaseState, Ours } from "./state.ts";
+import type { LeaseContext } from "./lease_context.ts";
+import type { LeaseState, Ours } from "./state.ts";
 import { isStoreCode } from "./store_code.ts";
 import type { OnDisk } from "./store_events.ts";
 

@@ -9,15 +9,8 @@ import { idle } from "./acquire.ts";
 import { claimOn, exploreForeign } from "./foreign.ts";
 import { onRecordRead, onRecordWritten, onRenewed } from "./record.ts";
 import { beginRelease } from "./release.ts";
-import type {
-  Found,
-  LeaseContext,
-  LeaseEvent,
-  LeaseOutput,
-  LeaseState,
-  LossReason,
-  Ours,
-} from "./state.ts";
+import type { LeaseContext } from "./lease_context.ts";
+import type { Found, LeaseEvent, LeaseOutput, LeaseState, LossReason, Ours } from "./state.ts";
 import { deadlineMs, renewalDueMs } from "./timing.ts";
 
 /** How soon the entry is read again when reading it back after a conflict had no answer. */

@@ -4,7 +4,8 @@
  * @module
  */
 import { STALE } from "./release.ts";
-import type { LeaseContext, LeaseEvent, LeaseOutput, LeaseState, Ours } from "./state.ts";
+import type { LeaseContext } from "./lease_context.ts";
+import type { LeaseEvent, LeaseOutput, LeaseState, Ours } from "./state.ts";
 import { succession, type TenureRecord } from "./tenure.ts";
 import { MAX_TTL_MS } from "./timing.ts";
 

@@ -7,14 +7,8 @@
  */
 import { idle } from "./acquire.ts";
 import { claimOn } from "./foreign.ts";
-import type {
-  LeaseContext,
-  LeaseEvent,
-  LeaseOutput,
-  LeaseState,
-  Ours,
-  Releasing,
-} from "./state.ts";
+import type { LeaseContext } from "./lease_context.ts";
+import type { LeaseEvent, LeaseOutput, LeaseState, Ours, Releasing } from "./state.ts";
 
 /** The reason of a release because the coordinator has gone back in time. */
 export const STALE = "stale_epoch";

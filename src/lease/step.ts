@@ -7,7 +7,8 @@ import { stepAcquiring, stepAside } from "./acquire.ts";
 import { remember } from "./foreign.ts";
 import { isValid, lose, stepOurs } from "./keep.ts";
 import { stepReleasing } from "./release.ts";
-import type { LeaseContext, LeaseEvent, LeaseOutput, LeaseState } from "./state.ts";
+import type { LeaseContext } from "./lease_context.ts";
+import type { LeaseEvent, LeaseOutput, LeaseState } from "./state.ts";
 
 /** The next state and what to do, in this order. */
 export interface Step {

@@ -8,7 +8,8 @@ import { Grants } from "./grants.ts";
 import { Locks } from "./locks.ts";
 import { isOpen } from "./keep.ts";
 import { PassingMap } from "./passing_map.ts";
-import type { LeaseContext, LeaseEvent, LeaseState, UnfitFor } from "./state.ts";
+import type { LeaseContext } from "./lease_context.ts";
+import type { LeaseEvent, LeaseState, UnfitFor } from "./state.ts";
 import type { StoreEffect } from "./store_events.ts";
 
 /** What somebody wants of one store, or has of it. */

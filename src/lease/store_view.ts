@@ -5,7 +5,7 @@
 import type { Holder } from "./errors.ts";
 import { knownHolder } from "./foreign.ts";
 import { isValid } from "./keep.ts";
-import type { LeaseContext } from "./state.ts";
+import type { LeaseContext } from "./lease_context.ts";
 import { isHeld, type StoreState } from "./store_state.ts";
 
 /** A store's state as others see it. */

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { mayWait } from "../../src/agent/renewals.ts";
-import type { LeaseContext } from "../../src/lease/state.ts";
+import type { LeaseContext } from "../../src/lease/lease_context.ts";
 import { ALL_RULES } from "../../src/lease/rules.ts";
 import { Store } from "../../src/lease/store.ts";
 import { timingOf } from "../../src/lease/timing.ts";

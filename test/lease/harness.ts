@@ -4,10 +4,10 @@
  */
 import type { Refusal } from "../../src/lease/errors.ts";
 import { ALL_RULES } from "../../src/lease/rules.ts";
+import type { LeaseContext } from "../../src/lease/lease_context.ts";
 import type {
   Found,
   Inheritance,
-  LeaseContext,
   LeaseEvent,
   LeaseNote,
   LeaseRequest,

@@ -8,13 +8,8 @@ import fc from "fast-check";
 import { initialLease } from "../../src/lease/acquire.ts";
 import { isOpen, isValid } from "../../src/lease/keep.ts";
 import { ALL_RULES, type Rules } from "../../src/lease/rules.ts";
-import type {
-  LeaseContext,
-  LeaseEvent,
-  LeaseOutput,
-  LeaseRequest,
-  LeaseState,
-} from "../../src/lease/state.ts";
+import type { LeaseContext } from "../../src/lease/lease_context.ts";
+import type { LeaseEvent, LeaseOutput, LeaseRequest, LeaseState } from "../../src/lease/state.ts";
 import { step, wakeAtMs } from "../../src/lease/step.ts";
 import { timingOf } from "../../src/lease/timing.ts";
 import { entryOf, ME, tenureOf } from "./harness.ts";
