@@ -40,7 +40,10 @@ export class Admission {
   }
 
   #beforeTheGates(client: Client, store: string): Refusal | null {
-    if (this.draining) return refuse.draining(store);
+    if (this.draining) {
+      const alone = this.#limits.standalone !== null;
+      return refuse.draining(store, { forMs: Infinity, alone });
+    }
     if (this.misconfigured !== null) return refuse.misconfigured(store, this.misconfigured);
     return this.#callers.overLimit(client, store, this.#limits) ??
       this.#newcomers.refusal(client, [store]);

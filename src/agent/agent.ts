@@ -137,9 +137,9 @@ export class Agent {
     }
     const slot = this.#newcomers.slot(client, params.store);
     const id = this.#callers.guard(slot, client, params, answer);
-    const { waitMs, shared, waitLease, passLock, follow } = params;
+    const { waitMs, shared, waitLease, passLock, follow, purpose } = params;
     const { pid, socket } = client;
-    const guard = { id, waitMs, shared, waitLease, passLock, follow, pid, socket };
+    const guard = { id, waitMs, shared, waitLease, passLock, follow, pid, socket, purpose };
     this.#engine.dispatch(slot, { type: "guard", guard });
   }
 

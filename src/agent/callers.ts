@@ -144,10 +144,11 @@ export class Callers {
       this.#refuse(effect.id, why);
       return unsafe === null ? [end] : [end, { type: "not_journaled", message: unsafe }];
     }
-    if (entry.params.passLock) lock.passed = true;
+    const { startedMs, params } = entry;
+    if (params.passLock) lock.passed = true;
     const token = this.#ports.newToken();
     this.#requests.grant(entry, { token, lockFd: lock.fd });
-    this.#ports.observer.guarded(store, "granted", nowMs - entry.startedMs);
+    this.#ports.observer.guarded(store, "granted", nowMs - startedMs, params.purpose);
     const { epoch, revision, deadlineMs } = effect;
     const { path: lockPath, fd } = lock;
     entry.answer.ok({ token, store, epoch, revision, deadlineMs, remainingMs, lockPath, fd });

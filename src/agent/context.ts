@@ -105,7 +105,7 @@ export class Context {
       "connected" | "contradicted" | "downReason"
     >,
   ): LeaseContext {
-    const { graceMs, interestMs, node, incarnation, rules = ALL_RULES } = this.#options;
+    const { graceMs, interestMs, node, incarnation, standalone, rules = ALL_RULES } = this.#options;
     return {
       timing: timingOf({ ttlMs, graceMs, interestMs, longestTtlMs: this.#longestTtlMs }),
       node,
@@ -114,6 +114,7 @@ export class Context {
       connected,
       contradicted,
       downReason,
+      alone: standalone !== null,
       remadeUntilMs: this.#unseen
         ? Infinity
         : this.#remadeAtMs + 2 * Math.max(ttlMs, this.#longestTtlMs),

@@ -73,8 +73,8 @@ export interface Left {
 export interface Observer {
   /** A store's lease changed. */
   note(store: string, note: LeaseNote): void;
-  /** A guard was granted or refused, after so long. */
-  guarded(store: string, outcome: "granted" | Kind, tookMs: number): void;
+  /** A guard was granted or refused, after so long; `purpose` is what a client said it writes for. */
+  guarded(store: string, outcome: "granted" | Kind, tookMs: number, purpose?: string): void;
   /** A grant's lease went while its client held it. */
   grantLost(store: string, kind: Kind, pid: number): void;
   /** Something an operator should know; `problem` null: it is over. */
@@ -113,6 +113,8 @@ export interface GuardParams {
   readonly waitLease: boolean;
   readonly passLock: boolean;
   readonly follow: boolean;
+  /** What the write is for, shown to people. */
+  readonly purpose?: string;
 }
 
 /** A grant as its client sees it. */

@@ -23,7 +23,8 @@ function holderOf({ message, holder }: AgentError): string {
 /** Only what is in the way, for a line that names the store already: no advice. */
 export function obstacleOf({ message }: AgentError): string {
   return message.replace(/^Cannot guard store \S+( yet)?: /, "").replace(
-    /(?:, and other|;).*$/,
+    // The last one: what a write is for may have others.
+    /(?:, and other guards wait for it, too)?;[^;]*$/,
     "",
   );
 }

@@ -31,7 +31,7 @@ export function defineStepdown(program: Command, context: Context): void {
     }
     if (store !== undefined) checkStore(store);
     // A question first: an agent that does not answer this one does not step down, either.
-    const { ttl_ms: ttlMs } = await withAgent(options, (agent) => agent.call("status", {}));
+    const { ttl_ms: ttlMs, mode } = await withAgent(options, (agent) => agent.call("status", {}));
     const asked = await withAgent(options, async (agent) => {
       const stop = showProgress(() => whoIsInTheWay(agent, store ?? null), context.env);
       try {
@@ -44,7 +44,10 @@ export function defineStepdown(program: Command, context: Context): void {
       }
     }, Infinity);
     if (options.json) printJson(asked);
-    else for (const line of stepdownLines(asked, forMs ?? ttlMs)) print(line);
+    else {
+      const lines = stepdownLines(asked, { forMs: forMs ?? ttlMs, alone: mode === "standalone" });
+      for (const line of lines) print(line);
+    }
     context.exit = asked.remaining === 0 ? EXIT.ok : EXIT.no;
   });
 }

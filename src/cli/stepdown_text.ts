@@ -5,15 +5,23 @@ import { allLeases } from "./leases.ts";
 import { counted, shortened } from "./output.ts";
 import { obstacleOf } from "./refusal.ts";
 
-/** Its lines. `forMs` is how long it asked that stores be left alone; null where that is not known. */
+/** What was asked of the agent. */
+export interface Asked {
+  /** For how long stores are to be left alone, in milliseconds; null where that is not known. */
+  readonly forMs: number | null;
+  /** Whether it is standalone: then there are no other nodes. */
+  readonly alone: boolean;
+}
+
+/** Its lines. */
 export function stepdownLines(
   { overtaken, ...done }: Methods["stepdown"]["result"],
-  forMs: number | null,
+  asked: Asked,
 ): string[] {
-  if (!overtaken) return doneLines(done, forMs);
+  if (!overtaken) return doneLines(done, asked);
   const what = done.released + done.remaining === 0
     ? ["nothing to release"]
-    : doneLines(done, null);
+    : doneLines(done, { ...asked, forMs: null });
   return [
     ...what,
     "what was ordered meanwhile counts by now, for some stores at least: see agent status",
@@ -22,16 +30,11 @@ export function stepdownLines(
 
 function doneLines(
   { released, remaining, aging = 0 }: Methods["stepdown"]["result"],
-  forMs: number | null,
+  { forMs, alone }: Asked,
 ): string[] {
   const lines = [];
   if (released > 0) {
-    const alone = forMs === null
-      ? ""
-      : forMs === 0
-      ? ", and this one, too"
-      : `; this node leaves them alone for ${formatDuration(forMs)}`;
-    lines.push(`released ${counted(released, "store")}: other nodes may take them now${alone}`);
+    lines.push(`released ${counted(released, "store")}: ${whoMayTake(forMs, alone)}`);
   }
   if (aging > 0) {
     lines.push(
@@ -56,8 +59,22 @@ function doneLines(
   }
   if (lines.length > 0) return lines;
   if (forMs === 0) return ["nothing to release; this node takes stores again when asked"];
-  const alone = forMs === null ? "" : `, and takes none of them for ${formatDuration(forMs)}`;
-  return [`nothing to release: this node holds none of them${alone}`];
+  const then = forMs === null ? "" : `, and takes none of them for ${formatDuration(forMs)}`;
+  return [`nothing to release: this node holds none of them${then}`];
+}
+
+function whoMayTake(forMs: number | null, alone: boolean): string {
+  if (forMs === 0) {
+    return alone
+      ? "this node takes them again when asked"
+      : "other nodes may take them now, and this one, too";
+  }
+  const others = alone
+    ? "nobody else takes them, as this agent is standalone"
+    : "other nodes may take them now";
+  return forMs === null
+    ? others
+    : `${others}; this node leaves them alone for ${formatDuration(forMs)}`;
 }
 
 /** Who keeps a stepdown of one store, or of all (null), from its end; null: nobody any more. */

@@ -24,7 +24,7 @@ export function handlersOf(
   const unguarded = agent.options.standalone;
   return {
     guard(params, connection, reply) {
-      const { store, wait_ms, shared, wait_lease, pass_lock, follow } = params;
+      const { store, wait_ms, shared, wait_lease, pass_lock, follow, purpose } = params;
       agent.guard(clientOf(connection), {
         store,
         waitMs: wait_ms,
@@ -32,6 +32,7 @@ export function handlersOf(
         waitLease: wait_lease,
         passLock: pass_lock,
         follow,
+        purpose,
       }, {
         ok: (grant) =>
           reply.ok({

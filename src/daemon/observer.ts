@@ -4,6 +4,7 @@
  */
 import type { Observer } from "../agent/types.ts";
 import type { Kind } from "../lease/errors.ts";
+import { shownPurpose } from "../lease/purpose.ts";
 import type { LeaseNote } from "../lease/state.ts";
 import type { Log } from "../service/log.ts";
 
@@ -69,13 +70,14 @@ export class LogObserver implements Observer {
     this.#log.event("info", "left", { store, epoch, message });
   }
 
-  guarded(store: string, outcome: "granted" | Kind, tookMs: number): void {
+  guarded(store: string, outcome: "granted" | Kind, tookMs: number, purpose?: string): void {
     this.also?.guarded(store, outcome, tookMs);
     if (outcome !== "granted") this.#refused.set(outcome, (this.#refused.get(outcome) ?? 0) + 1);
     this.#log.event("debug", outcome === "granted" ? "granted" : "refused", {
       store,
       ...(outcome === "granted" ? {} : { kind: outcome }),
       took_ms: Math.round(tookMs * 1_000) / 1_000,
+      ...(purpose === undefined ? {} : { purpose: shownPurpose(purpose) }),
     });
   }
 

@@ -40,7 +40,7 @@ export function statusOf(sources: StatusSources): StatusResult {
   const { stepDowns } = agent.drains;
   const checks = [
     ...drainingCheck(agent),
-    ...stepdownCheck(stepDowns),
+    ...stepdownCheck(stepDowns, standalone !== null),
     ...agent.health.checks(well).map((check) => withoutConnection(check, sources)),
     cgroupCheck(),
   ];
@@ -152,9 +152,9 @@ function drainingCheck(agent: Agent): Check[] {
   if (agent.state !== "draining") return [];
   const { grants } = agent.counts();
   const left = atMost(agent.drains.leftMs);
+  const elsewhere = agent.options.standalone === null ? "send writes to another node, or " : "";
   const message = `this agent is shutting down: ${grants} grant${grants === 1 ? "" : "s"} may ` +
-    `finish, for at most ${left} more, then its leases are released; send writes to another ` +
-    "node, or start it again";
+    `finish, for at most ${left} more, then its leases are released; ${elsewhere}start it again`;
   return [{ name: "draining", ok: false, message }];
 }
 

@@ -9,13 +9,16 @@ import { formatDuration } from "../lease/duration_text.ts";
 /** How many stores a message names. */
 const MAX_NAMED = 3;
 
-/** Fails while this node has stepped down from every store: nothing can be guarded here then. */
-export function stepdownCheck({ all, exempt }: StepDowns): Check[] {
+/**
+ * Fails while this node has stepped down from every store: nothing can be guarded here then; where it is
+ * `alone`, nowhere.
+ */
+export function stepdownCheck({ all, exempt }: StepDowns, alone: boolean): Check[] {
   if (all === null) return [];
   const but = exempt.length === 0 ? "" : ` but ${named(exempt)}`;
-  const message =
-    `an operator had this node step down from every store${but} ${lasting(all)}; send ` +
-    "writes to another node, or end it with `agent stepdown --all --for 0s`";
+  const message = `an operator had this node step down from every store${but} ${lasting(all)}; ` +
+    (alone ? "" : "send writes to another node, or ") +
+    "end it with `agent stepdown --all --for 0s`";
   return [{ name: "stepdown", ok: false, message }];
 }
 

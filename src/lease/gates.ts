@@ -32,6 +32,8 @@ export interface Guard {
   /** The process that asked. */
   readonly pid: number;
   readonly socket?: number;
+  /** What the write is for, as the client put it. */
+  readonly purpose?: string;
   /** Until when it waits for a turn, a grace or a lock. */
   readonly untilMs: number;
   /** Until when it waits for the coordinator, when it does. */

@@ -181,7 +181,8 @@ export function onDrain(
   if (store.blocked?.forMs !== Infinity || forMs === Infinity) {
     store.blocked = { reason, forMs, untilMs: Infinity, finishByMs, untilOver };
   }
-  refuseWaiting(m, refuse.draining(store.code, store.blocked.forMs));
+  const why = { forMs: store.blocked.forMs, alone: m.context.alone };
+  refuseWaiting(m, refuse.draining(store.code, why));
   resolve(m);
 }
 

@@ -43,10 +43,12 @@ export function arrive(m: Moment, request: GuardRequest): void {
   };
   if (store.blocked !== null) {
     const { forMs, untilMs, finishByMs } = store.blocked;
-    const pid = untilMs === Infinity ? firstPid(store) : null;
-    const writing = pid === null ? null : { pid, leftMs: (finishByMs ?? Infinity) - nowMs };
-    const leftMs = Math.min(forMs, untilMs - nowMs);
-    return refuseGuard(m, guard, refuse.draining(store.code, leftMs, writing));
+    const writer = untilMs === Infinity ? firstWriter(store) : null;
+    const writing = writer === null
+      ? undefined
+      : { pid: writer.pid, purpose: writer.purpose, leftMs: (finishByMs ?? Infinity) - nowMs };
+    const why = { forMs: Math.min(forMs, untilMs - nowMs), writing, alone: context.alone };
+    return refuseGuard(m, guard, refuse.draining(store.code, why));
   }
   store.queue.set(guard.id, guard);
   seekLease(m);
@@ -123,14 +125,14 @@ function inTheWay(code: string, store: StoreState): Refusal {
   const [next] = store.passing.values();
   const granted = store.grants.live.exclusive + store.grants.live.shared > 0;
   if (granted || next === undefined || next.at !== "lock") {
-    return refuse.turnTaken(code, firstPid(store));
+    return refuse.turnTaken(code, firstWriter(store));
   }
   return refuse.lockAwaited(code);
 }
 
-function firstPid({ grants, passing }: StoreState): number | null {
-  for (const grant of grants.all.values()) if (grant.lost === null) return grant.guard.pid;
-  for (const guard of passing.values()) return guard.pid;
+function firstWriter({ grants, passing }: StoreState): Guard | null {
+  for (const grant of grants.all.values()) if (grant.lost === null) return grant.guard;
+  for (const guard of passing.values()) return guard;
   return null;
 }
 

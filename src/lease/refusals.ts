@@ -5,6 +5,7 @@
  */
 import { atMost } from "./duration_text.ts";
 import type { Holder, Refusal } from "./errors.ts";
+import { shownPurpose } from "./purpose.ts";
 import { notAStoreCode } from "./store_code.ts";
 import type { LockRefusal } from "./store_events.ts";
 
@@ -102,12 +103,12 @@ export function clientsLeft(store: string, leftMs: number): Refusal {
   };
 }
 
-/** The turn is not free within the wait; `pid` has it, where somebody has a grant. */
-export function turnTaken(store: string, pid: number | null): Refusal {
-  const who = pid === null ? "another write" : `process ${pid}`;
+/** The turn is not free within the wait; `writer` has it, where somebody has a grant. */
+export function turnTaken(store: string, writer: Writer | null): Refusal {
+  const who = writer === null ? "another write" : `process ${writer.pid}`;
   return {
     kind: "busy",
-    message: `Cannot guard store ${store}: ${who} on this host has its turn; ` +
+    message: `Cannot guard store ${store}: ${who} on this host has its turn${purposeOf(writer)}; ` +
       "wait longer or try again",
   };
 }
@@ -182,37 +183,44 @@ export function staleEpoch(
   };
 }
 
-/**
- * The agent is shutting down (`forMs` Infinity), or the store was stepped down for that long; while
- * `writing` is not null, somebody still writes, for at most `leftMs` more.
- */
-export function draining(
-  store: string,
-  forMs = Infinity,
-  writing: { pid: number; leftMs: number } | null = null,
-): Refusal {
+/** Why nothing is granted for now. */
+export interface Draining {
+  /** How long the store was stepped down for, in milliseconds; Infinity: the agent is shutting down. */
+  readonly forMs: number;
+  /** Who writes yet, for at most `leftMs` more. */
+  readonly writing?: Writer & { readonly leftMs: number };
+  /** Whether there is no other node that the write could be sent to. */
+  readonly alone?: boolean;
+}
+
+/** The agent is shutting down, or the store was stepped down. */
+export function draining(store: string, { forMs, writing, alone = false }: Draining): Refusal {
+  const cannot = `Cannot guard store ${store}`;
+  const elsewhere = alone ? "" : "send the write to another node, or ";
   if (forMs === Infinity) {
     return {
       kind: "draining",
-      message: `Cannot guard store ${store}: this agent is shutting down; ` +
-        "send the write to another node, or try again when the agent is back",
+      message:
+        `${cannot}: this agent is shutting down; ${elsewhere}try again when the agent is back`,
     };
   }
   const retryAfterMs = Math.max(1, Math.ceil(forMs));
-  if (writing !== null) {
-    const left = writing.leftMs === Infinity ? "" : ` for at most ${lasting(writing.leftMs)} more`;
+  if (writing === undefined) {
     return {
       kind: "draining",
-      message:
-        `Cannot guard store ${store}: process ${writing.pid} writes${left} before this node ` +
-        "steps down from it; send the write to another node then",
+      message: `${cannot}: an operator had this node step down from it, for ` +
+        `another ${lasting(retryAfterMs)} or so; ${elsewhere}try again then`,
       retryAfterMs,
     };
   }
+  const left = writing.leftMs === Infinity ? "" : ` for at most ${lasting(writing.leftMs)} more`;
+  const then = alone
+    ? `try again ${lasting(retryAfterMs)} after that`
+    : "send the write to another node then";
   return {
     kind: "draining",
-    message: `Cannot guard store ${store}: an operator had this node step down from it, for ` +
-      `another ${lasting(retryAfterMs)} or so; send the write to another node, or try again then`,
+    message: `${cannot}: process ${writing.pid}${purposeOf(writing)} writes${left} before this ` +
+      `node steps down from it; ${then}`,
     retryAfterMs,
   };
 }
@@ -255,6 +263,18 @@ export function limit(store: string, reason: string): Refusal {
     message: `Cannot guard store ${store}: ${reason}; try again when some have ended`,
     retryAfterMs: 1_000,
   };
+}
+
+/** Who writes. */
+interface Writer {
+  readonly pid: number;
+  readonly purpose?: string;
+}
+
+/** What somebody writes for, as an aside; nothing where it was not said. */
+function purposeOf(writer: Writer | null): string {
+  const said = writer?.purpose === undefined ? "" : shownPurpose(writer.purpose);
+  return said === "" ? "" : ` (${said})`;
 }
 
 /** How soon to ask again whether the processes of an earlier agent are gone. */

@@ -18,6 +18,8 @@ export interface GuardRequest {
   readonly pid: number;
   /** Its end of the connection, as the host's memory names it. */
   readonly socket?: number;
+  /** What the write is for, as the client put it. */
+  readonly purpose?: string;
 }
 
 /** Why a lock could not be had. */

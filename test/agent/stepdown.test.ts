@@ -161,7 +161,7 @@ test("a refusal tells hours and minutes, and retry_after_ms the exact time", asy
   await agent.asks.call("stepdown", { store: "p", for_ms: HOUR_MS });
   const { error } = await refusal(agent.asks.call("guard", { store: "p" }));
   // The test may be late by minutes, not by an hour.
-  expect(error.message).toMatch(/, for another (1h|\d+m(\d+s)?) or so; send the write/);
+  expect(error.message).toMatch(/, for another (1h|\d+m(\d+s)?) or so; try again then$/);
   expect(error.retryAfterMs).toBeGreaterThan(1_000);
   expect(error.retryAfterMs).toBeLessThanOrEqual(HOUR_MS);
 });
@@ -172,8 +172,8 @@ test("stepdown of all stores fails the check `stepdown`, until it is ended", asy
   const http = `127.0.0.1:${await freePort()}`;
   await using agent = await alone(["--http", http]);
   const told = new RegExp(
-    `stepdown: an operator had this node step down from every store ${UNTIL}; send writes to another ` +
-      "node, or end it with `agent stepdown --all --for 0s`",
+    `stepdown: an operator had this node step down from every store ${UNTIL}; end it with ` +
+      "`agent stepdown --all --for 0s`",
   );
   await agent.asks.call("stepdown", { all: true, for_ms: HOUR_MS });
   const { status, stdout } = await runClient(agent, ["--check"]);

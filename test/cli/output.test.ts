@@ -39,4 +39,14 @@ test("painter() paints only where it may, and what it painted is not mistaken fo
 test("obstacleOf() is what is in the way, without advice", () => {
   const error = new BusyError("Cannot guard store s: process 7 has its turn; wait longer");
   expect(obstacleOf(error)).toBe("process 7 has its turn");
+  const told = new BusyError(
+    "Cannot guard store s: process 7 on this host has its turn (one; two, and other things); wait",
+  );
+  expect(obstacleOf(told))
+    .toBe("process 7 on this host has its turn (one; two, and other things)");
+  const awaited = new BusyError(
+    "Cannot guard store s: its lock file is locked by another process, and other guards wait for " +
+      "it, too; wait longer or try again",
+  );
+  expect(obstacleOf(awaited)).toBe("its lock file is locked by another process");
 });
