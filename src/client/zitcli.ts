@@ -86,7 +86,7 @@ export class ZitCli<R extends string = typeof READS[number]> {
    * Runs a command that only reads.
    *
    * @throws {InvalidError} if the command is not known to only read, or `store` is no store code.
-   * {@linkcode MisconfiguredError} if the store's directory is not there.
+   * {@linkcode MisconfiguredError} if the executable or the store's directory is not there.
    */
   read(
     store: string,
@@ -126,8 +126,8 @@ export class ZitCli<R extends string = typeof READS[number]> {
    * @throws {NoTokenError} if the token is forged, copied, another store's, or its guard has ended;
    * nothing was run then. {@linkcode LostError} if the lease went, before or while it ran.
    * {@linkcode UnavailableError} if the coordinator does not confirm; nothing was run then.
-   * {@linkcode MisconfiguredError} if `/bin/sh` cannot be run, `passLock` names no agent, or the store's
-   * directory is not there.
+   * {@linkcode MisconfiguredError} if `/bin/sh` cannot be run, `passLock` names no agent, or the executable or
+   * the store's directory is not there; nothing was run then.
    */
   write<T extends Token>(
     token: Genuine<T>,
