@@ -215,6 +215,6 @@ function objection(
   },
 ): Refusal | null {
   if (misconfigured !== null) return refuse.misconfigured(store, misconfigured);
-  if (unsafe !== null) return refuse.lockUnusable(store, unsafe);
+  if (unsafe !== null) return refuse.misconfigured(store, unsafe);
   return remainingMs > 0 ? null : refuse.unavailable(store, "the lease ran out unrenewed");
 }

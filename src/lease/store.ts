@@ -152,7 +152,7 @@ export class Store {
       case "end":
         return notes.onEnd(m, event.id, event.gone);
       case "not_journaled":
-        return unfit.beUnfit(m, "lock_file", refuse.lockUnusable(this.code, event.message));
+        return unfit.beUnfit(m, "lock_file", refuse.misconfigured(this.code, event.message));
       case "verify":
         return granted.onVerify(m, event.id, event.grantId);
       case "ask":
