@@ -20,10 +20,10 @@ export class Context {
   #remadeAtMs = -Infinity;
   /** A longer TTL that this agent went by, or that the buckets had which were lost: grants may live by it. */
   #longestTtlMs = 0;
-  /** Until when; boot clock. */
+  /** Until when they may; boot clock. */
   #longestUntilMs = -Infinity;
   #ttlKnown = false;
-  /** Whether nobody knows if they are those of before. */
+  /** Whether the buckets were not looked at, so that they may be others. */
   #unseen = false;
 
   constructor(
@@ -46,7 +46,7 @@ export class Context {
     return this.#ttlKnown;
   }
 
-  /** What this agent granted by a longer one lives on. */
+  /** The TTL was told. What this agent granted by a longer one lives on. */
   setTtl(ttlMs: number): void {
     const { timing } = this.#now;
     if (this.#ttlKnown && ttlMs < timing.ttlMs) this.#outlives(timing.ttlMs);
