@@ -135,7 +135,7 @@ export class Wrapper {
       // before the lease was seen to live: it would act by one that is long past.
       watchdog.tell({ hold, grant: { socket, token, store }, cgroup: cgroup?.path ?? null });
       // Orphans of the command become our children: so none gets out of sight.
-      setChildSubreaper(true);
+      setChildSubreaper();
       // Before there is one: the first thing it does may be to have us signalled.
       signals.forwardTo((signal) => this.#job?.forward(signal));
       const started = startGuarded({ command, grant, socket, mark, cgroup, hold });
