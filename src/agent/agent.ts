@@ -105,7 +105,7 @@ export class Agent {
   /** Nothing is granted while the bucket contradicts us; null: it is put right. */
   setMisconfigured(reason: string | null, check = "bucket"): void {
     this.#admission.misconfigured = reason;
-    this.#engine.setContradicted(reason);
+    this.#engine.setMisconfigured(reason);
     this.#watches.noticeAll(this.#engine.slots.values());
     this.health.report(check, reason);
   }

@@ -71,8 +71,8 @@ export class Context {
     timers.after(delayMs, () => this.#refresh());
   }
 
-  setContradicted(contradicted: boolean): void {
-    this.#now = { ...this.#now, contradicted };
+  setMisconfigured(misconfigured: boolean): void {
+    this.#now = { ...this.#now, misconfigured };
   }
 
   setConnected(connected: boolean): void {
@@ -100,9 +100,9 @@ export class Context {
 
   #by(
     ttlMs: number,
-    { connected, contradicted, downReason }: Pick<
+    { connected, misconfigured, downReason }: Pick<
       LeaseContext,
-      "connected" | "contradicted" | "downReason"
+      "connected" | "misconfigured" | "downReason"
     >,
   ): LeaseContext {
     const { graceMs, interestMs, node, incarnation, rules = ALL_RULES } = this.#options;
@@ -112,7 +112,7 @@ export class Context {
       incarnation,
       rules,
       connected,
-      contradicted,
+      misconfigured,
       downReason,
       remadeUntilMs: this.#unseen
         ? Infinity

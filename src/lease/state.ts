@@ -275,7 +275,7 @@ export interface LeaseContext {
    */
   readonly remadeUntilMs?: number;
   /** Whether the setup contradicts the agent: nothing is acquired that could not be granted. Default: no. */
-  readonly contradicted?: boolean;
+  readonly misconfigured?: boolean;
   /** Whether the connection is known to be up: nothing is sent while it is not. */
   readonly connected: boolean;
   /** Why it is down, in words for a refusal. */

@@ -12,7 +12,7 @@
  */
 import { closeSync, openSync, readdirSync, readSync } from "node:fs";
 import type { Cgroup } from "../../sys/cgroup.ts";
-import type { LockTrail } from "./lock_holders.ts";
+import type { LockTrail } from "./lock_trail.ts";
 
 /** Carries the marks, outermost guard first, separated by colons. */
 export const MARKS_VARIABLE = "ZIT_LEASE_GUARDS";
