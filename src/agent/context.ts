@@ -62,7 +62,10 @@ export class Context {
     this.#now = this.#by(this.#now.timing.ttlMs, this.#now);
   }
 
-  /** Nobody believes in a grant for longer than a TTL; twice that, since it may have been given a moment ago. */
+  /**
+   * Nobody believes in a grant for longer than a TTL; twice that, since it may have been given a moment
+   * ago.
+   */
   #outlives(ttlMs: number): void {
     const { clock, timers } = this.#ports;
     this.#longestTtlMs = Math.max(this.#longestTtlMs, ttlMs);

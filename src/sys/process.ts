@@ -1,5 +1,6 @@
 /**
- * Settings of the calling process: whose orphans it adopts, how many descriptors it may open, and which of them are inherited.
+ * Settings of the calling process: whose orphans it adopts, how many descriptors it may open, and which of
+ * them are inherited.
  * @module
  */
 import { closeSync } from "node:fs";
