@@ -35,7 +35,10 @@ const OURS = /^ZIT_LEASE_(?!GUARDS$)/;
 
 /** How `zit` is run. `R` are the commands that only read. */
 export interface ZitCliOptions<R extends string = typeof READS[number]> {
-  /** Path of the executable (from the working directory of this process), or its name in PATH. Default `zit`. */
+  /**
+   * Path of the executable (from the working directory of this process), or its name in PATH. Default
+   * `zit`.
+   */
   readonly executable?: string;
   /** Where the commands of a store are run. Default: the working directory of this process. */
   readonly directory?: (store: string) => string;

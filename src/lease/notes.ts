@@ -9,7 +9,7 @@ import { isAside } from "./foreign.ts";
 import * as granted from "./granted.ts";
 import * as queue from "./queue.ts";
 import * as refuse from "./refusals.ts";
-import type { LeaseEvent, LeaseNote, LeaseState, Ours } from "./state.ts";
+import type { LeaseEvent, LeaseNote, LeaseState, LossReason, Ours } from "./state.ts";
 import { step } from "./step.ts";
 import type { StoreEvent } from "./store_events.ts";
 import { dueAt, isHeld, type Moment } from "./store_state.ts";
@@ -112,7 +112,7 @@ function resolve(m: Moment): void {
  * for the lease; the others are refused: as unavailable when the coordinator was silent, as not
  * the holder, with the new one's name as soon as it is known, when it refused.
  */
-function onLost(m: Moment, reason: "conflict" | "deadline", before: Ours): void {
+function onLost(m: Moment, reason: LossReason, before: Ours): void {
   const { store } = m;
   if (store.traffic === null) return;
   granted.loseGrants(m, reason, deadlineMs(before.provenAtMs, m.context.timing));

@@ -121,8 +121,7 @@ function company({ store }: Moment): Company {
 /** A guard that itself only waits for the lock file is in nobody's way: whoever has that locked is. */
 function inTheWay(code: string, store: StoreState): Refusal {
   const [next] = store.passing.values();
-  const granted = store.grants.live.exclusive + store.grants.live.shared > 0;
-  if (granted || next === undefined || next.at !== "lock") {
+  if (store.grants.liveCount > 0 || next === undefined || next.at !== "lock") {
     return refuse.turnTaken(code, firstPid(store));
   }
   return refuse.lockAwaited(code);
@@ -221,6 +220,6 @@ export function refuseForeign(m: Moment): void {
 }
 
 /** Refuses a guard. */
-export function refuseGuard(m: Moment, guard: Guard, refusal: Refusal): void {
+function refuseGuard(m: Moment, guard: Guard, refusal: Refusal): void {
   m.out.push({ type: "refused", id: guard.id, refusal });
 }

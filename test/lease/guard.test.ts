@@ -83,7 +83,7 @@ test("handle() ends every wait when the setup contradicts the agent", () => {
     const h = new Harness();
     const id = wait(h);
     expect(h.refused.has(id)).toBe(false);
-    h.handle({ type: "contradicted", reason: "the bucket has another TTL" });
+    h.handle({ type: "misconfigured", reason: "the bucket has another TTL" });
     expect(h.refused.get(id)).toMatchObject({
       kind: "misconfigured",
       message: expect.stringContaining("another TTL"),

@@ -12,7 +12,8 @@
  */
 import { closeSync, openSync, readdirSync, readSync } from "node:fs";
 import type { Cgroup } from "../../sys/cgroup.ts";
-import type { LockTrail } from "./lock_holders.ts";
+import { hasEnded, statFields } from "../../sys/proc.ts";
+import type { LockTrail } from "./lock_trail.ts";
 
 /** Carries the marks, outermost guard first, separated by colons; each as {@linkcode signedMark} has it. */
 export const MARKS_VARIABLE = "ZIT_LEASE_GUARDS";
@@ -122,11 +123,9 @@ export function livingProcesses(): Process[] {
     if (!Number.isInteger(pid) || pid === process.pid) continue;
     const stat = readAll(`/proc/${pid}/stat`)?.toString("latin1");
     if (stat === undefined) continue;
-    // The command, in parentheses, may itself hold parentheses: fields go on after the last.
-    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    const [state, parent, group] = fields;
-    // A main thread that ended while others run shows as Z as well: that process still lives.
-    if (state === "X" || (state === "Z" && Number(fields[17]) <= 1)) continue;
+    const fields = statFields(stat);
+    if (hasEnded(fields)) continue;
+    const [, parent, group] = fields;
     const environment = readEnvironment(pid);
     const signed = marksIn(environment).map((each) => each.split("."));
     processes.push({
