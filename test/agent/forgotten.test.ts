@@ -77,3 +77,12 @@ test("a store is forgotten in its time after the last watch of it ended, not bef
   await pass(time, () => over);
   expect(isKnown(agent, "one")).toBe(false);
 });
+
+test("a store that is not to be held at all events any more is forgotten like any other", async () => {
+  const time = new FakeTime();
+  const agent = plainAgent(time, { ttlMs: TTL_MS, interestMs: 2 * TTL_MS });
+  agent.setPinned(new Set(["one", "two"]));
+  agent.setPinned(new Set(["two"]));
+  await pass(time, () => !isKnown(agent, "one") || time.bootMs() > 20 * TTL_MS);
+  expect([isKnown(agent, "one"), isKnown(agent, "two")]).toEqual([false, true]);
+});
