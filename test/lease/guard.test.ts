@@ -376,3 +376,71 @@ test("handle() answers every verify that was under way when its grant ends", () 
   h.put(UNKNOWN);
   expect(h.verifyFailed.size).toBe(1);
 });
+
+test("handle() warns no client whose grant is lost that a later lease is running out", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const old = h.grant(51, { follow: true });
+  h.pass(TTL_MS);
+  h.put(ok(70));
+  h.tenure({ ...tenureOf(ME, 50), node: "alpha" });
+  h.recorded();
+  const next = h.grant(71, { shared: false });
+  h.effects.length = 0;
+  h.pass(TTL_MS * 0.7);
+  expect(h.effects.flatMap((each) => each.type === "expiring" ? each.id : [])).toEqual([next]);
+  expect(h.lost.has(old)).toBe(true);
+});
+
+test("handle() lets a guard that lost its tenure before its grant go first in the next one", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const first = h.guard({ waitMs: 60_000, waitLease: true });
+  h.guard({ waitMs: 60_000, waitLease: true });
+  h.put(CONFLICT);
+  h.read(ok(entryOf("beta", "i-beta", 60)));
+  h.tenure(tenureOf("i-beta", 60));
+  h.pass(TTL_MS / 3);
+  h.put(ok(70));
+  h.tenure(tenureOf("i-beta", 60, true));
+  h.recorded();
+  h.put(ok(71));
+  expect(h.granted).toMatchObject([{ id: first }]);
+});
+
+test("handle() gives the coordinator its time from when the lease is in doubt, not from when a guard came", () => {
+  const h = new Harness();
+  h.acquire(50);
+  h.grant(51);
+  const waits = h.guard({ waitMs: 60_000 });
+  h.pass(3_000);
+  h.put(CONFLICT);
+  h.pass(100);
+  expect(h.refused.size).toBe(0);
+  h.read(ok(entryOf("beta", "i-beta", 60)));
+  h.tenure(tenureOf("i-beta", 60));
+  expect(h.refused.get(waits)).toMatchObject({ kind: "not_holder", holder: { node: "beta" } });
+});
+
+test("handle() asks a coordinator that has lost its past no sooner than a TTL after it gave the store up", () => {
+  const h = new Harness();
+  h.handle({ type: "tick" });
+  h.put(ok(50));
+  h.tenure(tenureOf("i-beta", 60));
+  h.put(ok(51));
+  h.answer(h.take("delete_entry"), ok(52));
+  expect(h.notes).toContainEqual(expect.objectContaining({ type: "released" }));
+  h.pass(TTL_MS - 1);
+  expect(h.requests).toEqual([]);
+  h.pass(1);
+  expect(h.requests).toMatchObject([{ type: "put_entry" }]);
+});
+
+test("handle() names the holder that it read though the holder's record could not be read", () => {
+  const h = new Harness();
+  const id = h.guard();
+  h.put(CONFLICT);
+  h.read(ok(entryOf("beta", "i-beta", 60)));
+  h.answer(h.take("read_tenure"), UNKNOWN);
+  expect(h.refused.get(id)).toMatchObject({ kind: "not_holder", holder: { node: "beta" } });
+});

@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { jetstream, type StreamConfig } from "@nats-io/jetstream";
 import { Kvm } from "@nats-io/kv";
 import { nanos } from "@nats-io/transport-node";
+import { inspectBuckets } from "../../src/nats/buckets.ts";
 import { firstRevision, leasesConfig, tenuresConfig } from "../../src/nats/stream_config.ts";
 import { value } from "../contract/coordinator.ts";
 import { Admin } from "../support/admin.ts";
@@ -348,3 +349,24 @@ describe("an existing bucket", () => {
     await until("the warning is gone", () => subject.nats.warnings.length === 0);
   }, TEST_MS);
 });
+
+test(
+  "inspectBuckets() tells the server's clock by the middle between question and answer",
+  async () => {
+    await using server = await NatsServer.start();
+    await using _ = await Subject.connect({ urls: [server.url] });
+    await using admin = await Admin.connect(server.url);
+    const apartMs = [-400, 400]; // asked, and answered
+    const { aheadMs } = await inspectBuckets({
+      jsm: admin.jsm,
+      maker: admin.jsm,
+      bucket: "leases",
+      clustered: false,
+      mustBeClustered: false,
+      choosesFirst: true,
+      wallMs: () => Date.now() + apartMs.shift()!,
+    });
+    expect(Math.abs(aheadMs!)).toBeLessThan(200);
+  },
+  TEST_MS,
+);
