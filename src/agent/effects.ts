@@ -160,7 +160,7 @@ export class World {
         writes.answeredMs = Math.max(writes.answeredMs, sentMs);
         writes.rttMs = Math.max(this.#ports.clock.bootMs() - sentMs, 0.9 * writes.rttMs);
       }
-      if (timed) this.window.answered(this.#ports.clock.bootMs());
+      if (timed) this.window.answered(this.#ports.clock.bootMs(), outcome.kind !== "unknown");
       this.#send(slot, { type: "lease", event: { type, seq, outcome } as unknown as LeaseEvent });
     };
   }

@@ -7,6 +7,7 @@ import * as commit from "./commit.ts";
 import type { Refusal } from "./errors.ts";
 import { isAside } from "./foreign.ts";
 import * as granted from "./granted.ts";
+import { isOpen } from "./keep.ts";
 import * as queue from "./queue.ts";
 import * as refuse from "./refusals.ts";
 import type { LeaseEvent, LeaseNote, LeaseState, LossReason, Ours } from "./state.ts";
@@ -16,11 +17,16 @@ import { dueAt, isHeld, type Moment } from "./store_state.ts";
 import { deadlineMs } from "./timing.ts";
 import { seekLease, staysUnfit } from "./unfit.ts";
 
+function isAnswer(event: LeaseEvent): boolean {
+  return "outcome" in event && event.outcome.kind !== "unknown";
+}
+
 /** Takes the lease one step on, and tells everybody in the store whom it concerns. */
 export function stepLease(m: Moment, event: LeaseEvent): void {
   const before = m.store.lease;
   const { state, outputs } = step(before, event, m.nowMs, m.context);
   m.store.lease = state;
+  if (isAnswer(event) && !isOpen(before, m.nowMs, m.context)) queue.putOff(m);
   for (const output of outputs) {
     switch (output.type) {
       case "acquired":

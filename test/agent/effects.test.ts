@@ -36,6 +36,12 @@ test("perform() goes on sizing the window after the request that was timed had n
   expect(write(100, 1, { kind: "ok", value: 1 })).toBe(2_048);
 });
 
+test("perform() does not take a quick error, as in an election, for how quick an answer can be", () => {
+  const write = world();
+  write(1, 0.3, UNKNOWN);
+  expect(write(100, 15, { kind: "ok", value: 1 })).toBe(2_048);
+});
+
 test("isUnlocked() is so of a store that nobody has locked, also where it is no more", () => {
   using dir = tempDir();
   const locks = lockFiles(dir.path);

@@ -319,6 +319,44 @@ test("handle() refuses within 2 s when nothing answers, whatever the wait", () =
   expect(h.refused.get(id)?.kind).toBe("unavailable");
 });
 
+test("handle() waits for each answer of a slow coordinator, and is told by the last one that does not come", () => {
+  const slow = new Harness();
+  const id = slow.guard();
+  slow.pass(1_000);
+  slow.put(ok(50));
+  slow.pass(1_000);
+  slow.tenure(null);
+  slow.pass(1_000);
+  slow.recorded();
+  slow.pass(1_000);
+  // A renewal that came due meanwhile, and the proof.
+  for (let revision = 51; slow.requests.length > 0; revision++) slow.put(ok(revision));
+  expect(slow.granted).toMatchObject([{ id }]);
+
+  const gone = new Harness();
+  const other = gone.guard();
+  gone.pass(1_000);
+  gone.put(ok(50));
+  gone.pass(1_700);
+  expect(gone.refused.size).toBe(0);
+  gone.pass(100);
+  expect(gone.refused.get(other)?.kind).toBe("unavailable");
+});
+
+test("handle() does not wait for ever for a coordinator that answers and never lets anybody have it", () => {
+  const h = new Harness();
+  const id = h.guard();
+  const startMs = h.nowMs;
+  while (!h.refused.has(id) && h.nowMs - startMs < 60_000) {
+    h.pass(500);
+    const [request] = h.requests;
+    if (request?.type === "put_entry") h.put(CONFLICT);
+    else if (request?.type === "read_entry") h.read(ok({ kind: "none" }));
+  }
+  expect(h.refused.get(id)?.kind).toBe("unavailable");
+  expect(h.nowMs - startMs).toBeLessThan(4 * 1_800 + 500);
+});
+
 test("handle() asks for a lease again at once for those who wait for it, however busy the agent is", () => {
   for (const hears of [true, false]) {
     const h = new Harness();
