@@ -6,6 +6,7 @@ import { closeSync } from "node:fs";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { HeldLock, LockFailure, LockFiles } from "../ports/lock_file.ts";
 import { reasonOf } from "../sys/errno.ts";
+import { processExists } from "../sys/proc.ts";
 import { lockOpenFile, type WrongFile } from "./held_lock.ts";
 import { lockOwners } from "./lock_owners.ts";
 import { type LockPath, parseLockPath } from "./lock_path.ts";
@@ -117,10 +118,13 @@ export class FlockLockFiles implements LockFiles {
     }
     // Somebody only looks whether it is free: nobody is told by whom it is not.
     if (untilMs === -Infinity) return result;
+    // Not 0, of a line that names nobody.
+    const pids = result.fence?.pid ? [result.fence.pid] : [];
+    const busy = { ...result, isLeft: pids.some((pid) => !processExists(pid)) };
     const nowMs = this.#clock.bootMs();
-    if (nowMs - this.#ownersAtMs < OWNERS_INTERVAL_MS) return result;
+    if (nowMs - this.#ownersAtMs < OWNERS_INTERVAL_MS) return busy;
     this.#ownersAtMs = nowMs;
-    return { ...result, owners: lockOwners(path, result.fence ? [result.fence.pid] : []) };
+    return { ...busy, owners: lockOwners(path, pids) };
   }
 }
 

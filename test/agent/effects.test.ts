@@ -1,11 +1,12 @@
 /** How the core's requests are carried out. */
 import { expect, test } from "bun:test";
 import { World } from "../../src/agent/effects.ts";
+import { lockRefusalOf } from "../../src/agent/lock_probe.ts";
 import { newSlot } from "../../src/agent/slot.ts";
 import { Store } from "../../src/lease/store.ts";
 import type { Outcome } from "../../src/ports/coordinator.ts";
 import { FakeTime } from "../support/fake_time.ts";
-import { lockFiles, makeStore, mustLock } from "../support/lock_files.ts";
+import { fenceOf, lockFiles, makeStore, mustLock } from "../support/lock_files.ts";
 import { tempDir } from "../support/temp_dir.ts";
 
 const UNKNOWN = { kind: "unknown", reason: "no answer" } as const;
@@ -40,6 +41,15 @@ test("perform() does not take a quick error, as in an election, for how quick an
   const write = world();
   write(1, 0.3, UNKNOWN);
   expect(write(100, 15, { kind: "ok", value: 1 })).toBe(2_048);
+});
+
+test("lockRefusalOf() does not name a process that has ended for the one that has the lock", () => {
+  const fence = fenceOf("one", 7);
+  const by = (isLeft: boolean) => lockRefusalOf({ kind: "busy", fence, isLeft }, "/lock");
+  expect(by(false)).toMatchObject({ by: `process ${fence.pid} of node node-a` });
+  expect(by(true)).toMatchObject({
+    by: `what process ${fence.pid} of node node-a started, which has ended`,
+  });
 });
 
 test("isUnlocked() is so of a store that nobody has locked, also where it is no more", () => {
