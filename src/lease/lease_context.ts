@@ -18,7 +18,7 @@ export interface LeaseContext {
    */
   readonly remadeUntilMs?: number;
   /** Whether the setup contradicts the agent: nothing is acquired that could not be granted. Default: no. */
-  readonly contradicted?: boolean;
+  readonly misconfigured?: boolean;
   /** Whether the connection is known to be up: nothing is sent while it is not. */
   readonly connected: boolean;
   /** Why it is down, in words for a refusal. */
@@ -30,7 +30,7 @@ export interface LeaseContext {
    * each other out; who is told no asks to be called when there is room. Default: always.
    */
   readonly hasRoom?: () => boolean;
-  /** Of all stores: so one tells for those of very many guards that the coordinator is there. */
+  /** So one store tells for those of very many guards that the coordinator is there. */
   readonly writes?: Writes;
   /** What this host's state directory knows of an incarnation; null: nothing, so it is foreign. */
   inherits(incarnation: string): Inheritance | null;

@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { AGENT, RealAgent, refusal, runClient } from "../support/real_agent.ts";
 import { until } from "../support/wait.ts";
 
-test("guard() refused for another's turn, or its stepdown, says what that writes for", async () => {
+test("guard() refused for another's turn, or in a step-down, says what that writes for", async () => {
   await using agent = await RealAgent.start({ node: "alone", flags: ["--drain", "30s"] });
   agent.makeStore("one");
   const client = await agent.client();

@@ -58,7 +58,7 @@ test("a shutdown of an agent that is standalone names no other node", async () =
   expect(await agent.exited()).toBe(0);
 });
 
-test("a stepdown and a shutdown name other nodes when there is a coordinator", async () => {
+test("a step-down and a shutdown name other nodes when there is a coordinator", async () => {
   await using server = await NatsServer.start();
   await using agent = await RealAgent.start({ node: "alpha", nats: server.url });
   for (const store of ["one", "two"]) agent.makeStore(store);
