@@ -209,9 +209,11 @@ export function draining(store: string, { forMs, writing, alone = false }: Drain
     };
   }
   const left = writing.leftMs === Infinity ? "" : ` for at most ${lasting(writing.leftMs)} more`;
-  const then = alone
+  const then = !alone
+    ? "send the write to another node then"
+    : forMs > 0
     ? `try again ${lasting(retryAfterMs)} after that`
-    : "send the write to another node then";
+    : "try again then";
   return {
     kind: "draining",
     message: `${cannot}: process ${writing.pid}${purposeOf(writing)} writes${left} before this ` +
