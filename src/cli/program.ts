@@ -8,6 +8,7 @@ import { EXIT, Failure } from "./failure.ts";
 import { say, writeStderr, writeStdout } from "./output.ts";
 import { defineCheck } from "./check.ts";
 import { defineCompletions } from "./completions.ts";
+import { defineExecLocked } from "./exec_locked.ts";
 import { defineGuard } from "./guard.ts";
 import { defineHeld } from "./held.ts";
 import { defineHistory } from "./history.ts";
@@ -61,6 +62,7 @@ export function createProgram(context: Context): Command {
     defineCheck,
     defineVersion,
     defineCompletions,
+    defineExecLocked,
   ];
   for (const one of define) one(program, context);
   return program;

@@ -27,6 +27,9 @@ test.each([
   [["run"], "Neither --nats nor --standalone"],
   [["stepdown"], "Name one store, or say --all"],
   [["stepdown", "s", "--all"], "Name one store, or say --all"],
+  [["exec-locked"], "See `agent help exec-locked`"],
+  [["exec-locked", "--report", "3", "--help"], "See `agent help exec-locked`"],
+  [["--json", "exec-locked", "--", "true"], "Put no options before `exec-locked`"],
   [["holder", "a..b"], "is no store code"],
   [["holder", "a".repeat(200)], `"${"a".repeat(15)}…${"a".repeat(16)}" is no store code`],
   [["holder", "a".repeat(129)], "; this has 129."],
@@ -55,7 +58,12 @@ test("agent alone prints its help to stderr and exits with 64", async () => {
   expect(result.stderr).toContain("Usage: agent COMMAND");
 });
 
-test.each([[["--help"]], [["-h"]], [["help"]], ...COMMANDS.map((name) => [["help", name]])])(
+test.each([
+  [["--help"]],
+  [["-h"]],
+  [["help"]],
+  ...COMMANDS.flatMap((name) => [[["help", name]], [[name, "--help"]], [[name, "-h"]]]),
+])(
   "agent %p helps: exit 0, on stdout, with examples or statuses",
   async (args) => {
     const result = await runAgent(args);

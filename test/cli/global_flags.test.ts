@@ -3,12 +3,14 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
 import manifest from "../../package.json" with { type: "json" };
+import { EXEC_LOCKED_COMMAND } from "../../src/cli/guard/exec_locked_command.ts";
 import { createProgram } from "../../src/cli/program.ts";
 import { FakeAgent, runAgent } from "../support/agent_under_test.ts";
 import { RealAgent, runClient } from "../support/real_agent.ts";
 import { tempDir } from "../support/temp_dir.ts";
 
-const COMMANDS = createProgram({ env: {}, exit: 0 }).commands.map((each) => each.name());
+const COMMANDS = createProgram({ env: {}, exit: 0 }).commands.map((each) => each.name())
+  .filter((name) => name !== EXEC_LOCKED_COMMAND); // has its own way to tell a wrong use
 
 test.each(COMMANDS.flatMap((name) => [[name, "--check"], [name, "--version"]]))(
   "agent %s %s is used wrongly: exit 64, and says how it is written",

@@ -49,7 +49,9 @@ function parse(args: readonly string[]): { commandLength: number; report: number
   const right = flag === undefined || (flag === "--report" && /^\d+$/.test(number ?? ""));
   const commandLength = args.length - dashes - 1;
   if (dashes < 0 || commandLength === 0 || !right || more.length > 0) {
-    throw usage("Give `agent exec-locked [--report N] -- COMMAND [ARG…]`.");
+    throw usage(
+      "Give `agent exec-locked [--report N] -- COMMAND [ARG…]`. See `agent help exec-locked`.",
+    );
   }
   return { commandLength, report };
 }

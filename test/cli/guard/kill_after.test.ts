@@ -12,7 +12,7 @@ test.each([
   ["3s", ""],
   ["0s", ""],
   [null, ""],
-])("guard() with --kill-after %s says on stderr: %p", async (wished, stderr) => {
+])("guard() with --kill-after %p says on stderr: %p", async (wished, stderr) => {
   await using agent = await FakeAgent.start(TTL_MS);
   const flags = wished === null ? [] : ["--kill-after", wished];
   expect(await agent.guard("echo out", flags)).toMatchObject({ exit: 0, stdout: "out\n", stderr });
