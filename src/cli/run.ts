@@ -48,6 +48,8 @@ function optionOf(flag: Flag): Option {
   const dots = flag.takes === "several" ? "…" : "";
   const value = flag.takes === "nothing" ? "" : ` <${flag.value}${dots}>`;
   const option = new Option(`--${flag.name}${value}`, flag.help).helpGroup(`${flag.section}:`);
+  // For help and completions; a wrong one is refused in the words that are its twin's, too.
+  if (flag.words.length > 0) option.argChoices = [...flag.words];
   if (flag.takes === "several") {
     option.argParser((text: string, before: string[] = []) => [...before, text]);
   }
