@@ -9,7 +9,7 @@
  */
 import { connect, createInbox, type Msg } from "@nats-io/transport-node";
 
-/** The same as an agent's window; see src/agent/pacer.ts. */
+/** The same as an agent's window; see src/agent/window.ts. */
 const WINDOW = 2_048;
 
 const [url, stores, holdSeconds, renewSeconds] = process.argv.slice(2);

@@ -105,7 +105,7 @@ export class Agent {
   /** Nothing is granted while the bucket contradicts us; null: it is put right. */
   setMisconfigured(reason: string | null, check = "bucket"): void {
     this.#admission.misconfigured = reason;
-    this.#engine.setContradicted(reason);
+    this.#engine.setMisconfigured(reason);
     this.#watches.noticeAll(this.#engine.slots.values());
     this.health.report(check, reason);
   }
@@ -288,7 +288,7 @@ export class Agent {
 
   /** The last word on a grant: the setup may have been contradicted while the guard was on its way. */
   #onGranted(slot: Slot, effect: Extract<CallerEffect, { type: "granted" }>): void {
-    const events = this.#callers.grant(slot, effect, this.#admission.misconfigured) ?? [];
+    const events = this.#callers.grant(slot, effect, this.#admission.misconfigured);
     for (const event of events) this.#engine.dispatch(slot, event);
   }
 }

@@ -66,7 +66,7 @@ export class Callers {
   /** Notes a verify; returns its number. */
   verify(answer: Answer<Verified>): number {
     const id = this.#requests.nextId();
-    this.#requests.verifies.set(id, { answer });
+    this.#requests.verifies.set(id, answer);
     return id;
   }
 
@@ -127,10 +127,10 @@ export class Callers {
 
   /**
    * Gives a grant to its client, unless the setup is contradicted, it cannot be journaled, or its
-   * deadline has come meanwhile. Returns null; or, if it was not given, the events that the core has to
-   * be told for that.
+   * deadline has come meanwhile. Returns the events that the core has to be told if it was not given;
+   * none if it was.
    */
-  grant(slot: Slot, effect: Granting, misconfigured: string | null): StoreEvent[] | null {
+  grant(slot: Slot, effect: Granting, misconfigured: string | null): StoreEvent[] {
     const end: StoreEvent = { type: "end", id: effect.id, gone: false };
     const entry = this.#requests.guards.get(effect.id);
     const lock = slot.locks?.get(effect.lockId);
@@ -151,7 +151,7 @@ export class Callers {
     const { epoch, revision, deadlineMs } = effect;
     const { path: lockPath, fd } = lock;
     entry.answer.ok({ token, store, epoch, revision, deadlineMs, remainingMs, lockPath, fd });
-    return null;
+    return [];
   }
 
   /** The guard or grant is over; what its client left running may write until `lingerUntilMs`. */
@@ -199,9 +199,9 @@ export class Callers {
   }
 
   #takeVerify(id: number): Answer<Verified> | undefined {
-    const entry = this.#requests.verifies.get(id);
+    const answer = this.#requests.verifies.get(id);
     this.#requests.verifies.delete(id);
-    return entry?.answer;
+    return answer;
   }
 }
 
@@ -215,6 +215,6 @@ function objection(
   },
 ): Refusal | null {
   if (misconfigured !== null) return refuse.misconfigured(store, misconfigured);
-  if (unsafe !== null) return refuse.lockUnusable(store, unsafe);
+  if (unsafe !== null) return refuse.misconfigured(store, unsafe);
   return remainingMs > 0 ? null : refuse.unavailable(store, "the lease ran out unrenewed");
 }

@@ -20,10 +20,10 @@ export class Context {
   #remadeAtMs = -Infinity;
   /** A longer TTL that this agent went by, or that the buckets had which were lost: grants may live by it. */
   #longestTtlMs = 0;
-  /** Until when; boot clock. */
+  /** Until when they may; boot clock. */
   #longestUntilMs = -Infinity;
   #ttlKnown = false;
-  /** Whether nobody knows if they are those of before. */
+  /** Whether the buckets were not looked at, so that they may be others. */
   #unseen = false;
 
   constructor(
@@ -46,7 +46,7 @@ export class Context {
     return this.#ttlKnown;
   }
 
-  /** What this agent granted by a longer one lives on. */
+  /** The TTL was told. What this agent granted by a longer one lives on. */
   setTtl(ttlMs: number): void {
     const { timing } = this.#now;
     if (this.#ttlKnown && ttlMs < timing.ttlMs) this.#outlives(timing.ttlMs);
@@ -62,7 +62,10 @@ export class Context {
     this.#now = this.#by(this.#now.timing.ttlMs, this.#now);
   }
 
-  /** Nobody believes in a grant for longer than a TTL; twice that, since it may have been given a moment ago. */
+  /**
+   * Nobody believes in a grant for longer than a TTL; twice that, since it may have been given a moment
+   * ago.
+   */
   #outlives(ttlMs: number): void {
     const { clock, timers } = this.#ports;
     this.#longestTtlMs = Math.max(this.#longestTtlMs, ttlMs);
@@ -71,8 +74,8 @@ export class Context {
     timers.after(delayMs, () => this.#refresh());
   }
 
-  setContradicted(contradicted: boolean): void {
-    this.#now = { ...this.#now, contradicted };
+  setMisconfigured(misconfigured: boolean): void {
+    this.#now = { ...this.#now, misconfigured };
   }
 
   setConnected(connected: boolean): void {
@@ -100,9 +103,9 @@ export class Context {
 
   #by(
     ttlMs: number,
-    { connected, contradicted, downReason }: Pick<
+    { connected, misconfigured, downReason }: Pick<
       LeaseContext,
-      "connected" | "contradicted" | "downReason"
+      "connected" | "misconfigured" | "downReason"
     >,
   ): LeaseContext {
     const { graceMs, interestMs, node, incarnation, rules = ALL_RULES } = this.#options;
@@ -112,7 +115,7 @@ export class Context {
       incarnation,
       rules,
       connected,
-      contradicted,
+      misconfigured,
       downReason,
       remadeUntilMs: this.#unseen
         ? Infinity

@@ -5,7 +5,7 @@
 import type { StoreEvent } from "../lease/store_events.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { Slot } from "./slot.ts";
-import { type DrainOrder, type Standing, StepDowns } from "./stepdowns.ts";
+import { type DrainOrder, type StandingOrder, StepDowns } from "./stepdowns.ts";
 
 /** What came of a drain. */
 export interface DrainResult {
@@ -19,6 +19,7 @@ export interface DrainResult {
   readonly overtaken: boolean;
 }
 
+/** Told once what came of a drain. */
 export type Drained = (result: DrainResult) => void;
 
 /** The stores, as the engine has them. */
@@ -38,7 +39,7 @@ interface Drain {
   readonly finishByMs: number;
   readonly order: DrainOrder;
   /** The order for every store that this drain carries out; null for a single store. */
-  readonly standing: Standing | null;
+  readonly standing: StandingOrder | null;
   /** Stores that became known since all of them began to be drained. */
   readonly late: Slot[];
   readonly count: { released: number; aging: number; lost: number };

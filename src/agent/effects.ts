@@ -6,7 +6,7 @@
 import type { LeaseEvent } from "../lease/state.ts";
 import type { StoreEffect, StoreEvent } from "../lease/store_events.ts";
 import type { Outcome, TenureRead } from "../ports/coordinator.ts";
-import type { Fence, HeldLock } from "../ports/lock_file.ts";
+import type { HeldLock } from "../ports/lock_file.ts";
 import { failureOf, lockRefusalOf, onDiskOf, probeLock } from "./lock_probe.ts";
 import type { Slot, SlotLock } from "./slot.ts";
 import type { AgentOptions, AgentPorts } from "./types.ts";
@@ -17,6 +17,7 @@ import { Window } from "./window.ts";
  * others on this host who wait for it must get it some time, too.
  */
 const MAX_HAND_OVERS = 64;
+
 type Send = (slot: Slot, event: StoreEvent) => void;
 
 /** What a store asks of the world, as opposed to its callers. */
@@ -42,10 +43,7 @@ export type WorldEffect = Extract<
 >;
 
 /** Effects that concern callers and watchers, not the world. */
-export type CallerEffect = Exclude<
-  StoreEffect,
-  WorldEffect | { type: "wake" | "defer" | "probe_lock" }
->;
+export type CallerEffect = Exclude<StoreEffect, WorldEffect | { type: "wake" | "defer" }>;
 
 /** Carries effects out. */
 export class World {
@@ -162,7 +160,7 @@ export class World {
         writes.answeredMs = Math.max(writes.answeredMs, sentMs);
         writes.rttMs = Math.max(this.#ports.clock.bootMs() - sentMs, 0.9 * writes.rttMs);
       }
-      if (timed) this.window.answered(this.#ports.clock.bootMs());
+      if (timed) this.window.answered(this.#ports.clock.bootMs(), outcome.kind !== "unknown");
       this.#send(slot, { type: "lease", event: { type, seq, outcome } as unknown as LeaseEvent });
     };
   }
@@ -212,9 +210,7 @@ export class World {
 
   #lock(slot: Slot, lockId: number, untilMs: number): void {
     const next = this.#takeSpare();
-    if (next !== null) {
-      return this.#locked(slot, lockId, next);
-    }
+    if (next !== null) return this.#locked(slot, lockId, next);
     // Not before it is free: a second description of ours would wait for the first.
     this.closeSpare();
     let answered = false;
@@ -274,7 +270,8 @@ export class World {
     const { code } = slot.store;
     const { clock, memory } = this.#ports;
     memory.beginGrant(guardId, { store: code, epoch, pid, socket, lingerMs });
-    const error = this.#fence(slot, effect.lockId, {
+    const lock = this.#held(slot, effect.lockId);
+    const error = lock === undefined ? "its lock is not held" : lock.writeFence({
       store: code,
       node: this.#options.node,
       incarnation: this.#options.incarnation,
@@ -283,10 +280,6 @@ export class World {
       at: new Date(clock.wallMs()).toISOString(),
     });
     this.#send(slot, { type: "fence_written", guardId, error });
-  }
-
-  #fence(slot: Slot, lockId: number, fence: Fence): string | null {
-    return this.#held(slot, lockId)?.writeFence(fence) ?? null;
   }
 }
 

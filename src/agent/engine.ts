@@ -144,12 +144,12 @@ export class Engine {
   }
 
   /** The setup contradicts us: who waits is told. Null: not any more; what is wanted is acquired again. */
-  setContradicted(reason: string | null): void {
-    if ((reason !== null) === Boolean(this.context.contradicted)) return;
-    this.#context.setContradicted(reason !== null);
+  setMisconfigured(reason: string | null): void {
+    if ((reason !== null) === Boolean(this.context.misconfigured)) return;
+    this.#context.setMisconfigured(reason !== null);
     for (const slot of [...this.slots.values()]) {
       if (reason === null) this.#pacer.add(slot, "tick");
-      else if (slot.store.waiting > 0) this.dispatch(slot, { type: "contradicted", reason });
+      else if (slot.store.waiting > 0) this.dispatch(slot, { type: "misconfigured", reason });
     }
     this.#drain();
   }

@@ -3,13 +3,11 @@
  * @module
  */
 import type { LeaseNote } from "../lease/state.ts";
+import { named } from "./named.ts";
 import type { Bearing } from "./slot.ts";
 import type { Check, Observer } from "./types.ts";
 
 const NOT_REACHED = "it has not been reached yet; writes are refused until it is";
-
-/** How many stores a message names. */
-const MAX_NAMED = 3;
 
 /** A server that cannot write neither answers a write nor forgets what has expired. */
 const FULL_DISK =
@@ -170,9 +168,7 @@ export class Health {
     if (set.has(store) === add) return;
     if (add) set.add(store);
     else set.delete(store);
-    const named = [...set].slice(0, MAX_NAMED).join(", ");
-    const more = set.size > MAX_NAMED ? ` and ${set.size - MAX_NAMED} more` : "";
-    this.report(name, set.size === 0 ? null : ADVICE[name](named + more, this.#rival));
+    this.report(name, set.size === 0 ? null : ADVICE[name](named([...set]), this.#rival));
   }
 
   /** The named checks, each with what to do; those in `names` are there even when all is well. */

@@ -50,5 +50,10 @@ export function lockRefusalOf(failure: LockFailure, path: string): LockRefusal {
   const holders = owners.map(({ pid, command }) => `process ${pid} (${command})`);
   // Who was seen to have it says more than who was granted last: that may have been its parent.
   if (holders.length > 0) return { kind: "busy", path, by: holders.join(" and ") };
-  return { kind: "busy", path, by: fence && `process ${fence.pid} of node ${fence.node}` };
+  const by = fence && `process ${fence.pid} of node ${fence.node}`;
+  return {
+    kind: "busy",
+    path,
+    by: by && failure.isLeft ? `what ${by} started, which has ended` : by,
+  };
 }

@@ -5,9 +5,7 @@
  */
 import type { Timers } from "../ports/clock.ts";
 import type { Slot } from "./slot.ts";
-
-/** How late due stores may be before those that only want to be acquired stand back. */
-const LATE_MS = 50;
+import { LATE_MS } from "./stand_back.ts";
 
 /** How many that waited are let in at once: a guard that comes waits for a slice, not for all. */
 const SLICE = 64;

@@ -20,15 +20,12 @@ export interface GuardEntry {
   lockFd: number | null;
 }
 
-/** A verify under way. */
-export interface VerifyEntry {
-  readonly answer: Answer<Verified>;
-}
-
 /** Everything clients are waiting for or hold. */
 export class Requests {
   readonly guards = new PassingMap<number, GuardEntry>();
-  readonly verifies = new PassingMap<number, VerifyEntry>();
+  /** Verifies under way. */
+  readonly verifies = new PassingMap<number, Answer<Verified>>();
+  /** Questions under way whether a store is held. */
   readonly questions = new PassingMap<number, (held: boolean) => void>();
   readonly #byToken = new PassingMap<string, GuardEntry>();
   readonly #byClient = new PassingMap<number, Set<number>>();

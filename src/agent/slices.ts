@@ -4,16 +4,10 @@
  * @module
  */
 import type { Clock, Timers } from "../ports/clock.ts";
+import { pauseMs } from "./stand_back.ts";
 
 /** How long such work goes on at a time, in milliseconds: who comes meanwhile waits no longer. */
 const SLICE_MS = 2;
-
-/** Then the event loop has its turn. */
-const AGAIN_MS = 1;
-
-/** How late renewals may be before this work stands back, and for how long. */
-const LATE_MS = 50;
-const STAND_BACK_MS = 20;
 
 /** Does a little of some work, microseconds of it; tells whether there is more. */
 export type Work = () => boolean;
@@ -50,7 +44,7 @@ export class Slices {
     }
     if (this.#waiting.length === 0) return;
     this.#timerSet = true;
-    this.#ports.timers.after(this.#lateMs() > LATE_MS ? STAND_BACK_MS : AGAIN_MS, () => {
+    this.#ports.timers.after(pauseMs(this.#lateMs()), () => {
       this.#timerSet = false;
       this.#slice();
     });

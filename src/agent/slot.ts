@@ -33,7 +33,7 @@ export interface Slot {
 
 /**
  * Keeps a tenure record that was heard of, for when the store has become ours. It is not kept of a
- * store that another holds, unless it ended his tenure: a host may follow very many of those.
+ * store that another holds, unless it ended a tenure here: a host may follow very many of those.
  */
 export function hear(slot: Slot, record: TenureRecord, revision: number): void {
   const { phase } = slot.store.lease;

@@ -14,7 +14,7 @@ export interface DrainOrder {
 }
 
 /** An order that concerns every store, those too that become known only then. */
-export interface Standing {
+export interface StandingOrder {
   readonly order: DrainOrder;
   /** Boot clock; Infinity while grants may finish: the time begins after that. */
   untilMs: number;
@@ -36,7 +36,7 @@ export interface StepDown {
 export class StepDowns {
   readonly #slots: ReadonlyMap<string, Slot>;
   readonly #clock: Clock;
-  #everything: Standing | null = null;
+  #everything: StandingOrder | null = null;
   /** Stores that were given an order of their own since. */
   readonly #own = new Set<string>();
 
@@ -46,7 +46,7 @@ export class StepDowns {
   }
 
   /** Every store is drained from now on; null where a shutdown is under way, which goes on. */
-  ofEverything(order: DrainOrder): Standing | null {
+  ofEverything(order: DrainOrder): StandingOrder | null {
     if (this.#isShutdown) return null;
     this.#own.clear();
     return this.#everything = { order, untilMs: Infinity };
@@ -62,11 +62,11 @@ export class StepDowns {
   }
 
   /** What concerns a store that becomes known now; null for nothing. */
-  ofNewcomer(store: string): Standing | null {
+  ofNewcomer(store: string): StandingOrder | null {
     return this.#own.has(store) ? null : this.#current();
   }
 
-  #current(): Standing | null {
+  #current(): StandingOrder | null {
     if (this.#everything !== null && this.#clock.bootMs() >= this.#everything.untilMs) {
       this.#everything = null;
     }

@@ -5,7 +5,6 @@
 import type { Kind, Refusal } from "../lease/errors.ts";
 import type { Rules } from "../lease/rules.ts";
 import type { LeaseNote } from "../lease/state.ts";
-import type { TenureRecord } from "../lease/tenure.ts";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { Coordinator } from "../ports/coordinator.ts";
 import type { HostMemory } from "../ports/host_memory.ts";
@@ -171,6 +170,3 @@ export interface Check {
   /** What is right or wrong, and what to do about it. */
   readonly message: string;
 }
-
-/** The tenures of a store, newest first. */
-export type History = readonly TenureRecord[];

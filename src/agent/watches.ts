@@ -9,6 +9,7 @@
  */
 import type { Timers } from "../ports/clock.ts";
 import type { Slot } from "./slot.ts";
+import { pauseMs } from "./stand_back.ts";
 import type { Client, LeaseInfo } from "./types.ts";
 
 /** Watches that one client may have: one for each of its purposes, not one for each store. */
@@ -16,13 +17,6 @@ export const MAX_WATCHES = 64;
 
 /** How many changes are told before the event loop gets its turn: some milliseconds of work. */
 const SLICE = 512;
-
-/** Soon, but after whatever else there is to do. */
-const SLICE_AGAIN_MS = 1;
-
-/** How late renewals may be before watches stand back, and for how long. */
-const LATE_MS = 50;
-const STAND_BACK_MS = 20;
 
 interface Watch {
   readonly id: string;
@@ -143,7 +137,8 @@ export class Watches {
 
   /** Something changed for all of these stores. */
   noticeAll(slots: Iterable<Slot>): void {
-    if (this.#all.size > 0) { for (const slot of slots) this.notice(slot); }
+    if (this.#all.size === 0) return;
+    for (const slot of slots) this.notice(slot);
   }
 
   /** Something happened to a store: whoever watches it is told if it is not as it was. */
@@ -190,8 +185,7 @@ export class Watches {
   #sliceLater(): void {
     if (this.#timerSet) return;
     this.#timerSet = true;
-    const pauseMs = this.#lateMs() > LATE_MS ? STAND_BACK_MS : SLICE_AGAIN_MS;
-    this.#timers.after(pauseMs, () => {
+    this.#timers.after(pauseMs(this.#lateMs()), () => {
       this.#timerSet = false;
       this.#left = SLICE;
       // Who has least to be told first: a small watch does not wait for a large one.

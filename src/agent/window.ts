@@ -45,14 +45,17 @@ export class Window {
     this.#sentMs = nowMs;
   }
 
-  /** It was answered, or is given up. */
-  answered(nowMs: number): void {
+  /**
+   * It was answered (`isTold`), or is given up, or was refused by somebody who has nothing to do for it: how quick
+   * that was says nothing of how quick an answer can be.
+   */
+  answered(nowMs: number, isTold: boolean): void {
     const tookMs = nowMs - this.#sentMs!;
     this.#sentMs = null;
-    this.#quickestMs = Math.min(this.#quickestMs, tookMs);
-    this.#size = tookMs <= this.#quickestMs + PATIENCE_MS
-      ? Math.min(MOST, this.#size + MORE)
-      : Math.max(LEAST, Math.floor(this.#size * LESS));
+    if (isTold) this.#quickestMs = Math.min(this.#quickestMs, tookMs);
+    if (tookMs > this.#quickestMs + PATIENCE_MS) {
+      this.#size = Math.max(LEAST, Math.floor(this.#size * LESS));
+    } else if (isTold) this.#size = Math.min(MOST, this.#size + MORE);
   }
 
   /** Another connection, which may lead farther: what was quick is measured anew. */

@@ -3,7 +3,6 @@ import type { Command } from "commander";
 import type { StatusResult } from "../client/mod.ts";
 import { clientOptions, clientOptionsOf } from "./options.ts";
 import type { Context } from "./context.ts";
-export { checkLine } from "./check_line.ts";
 
 /** Defines `agent check`, which `agent --check` stands for. */
 export function defineCheck(program: Command, context: Context): void {

@@ -6,6 +6,7 @@ import { hostname } from "node:os";
 import { isAbsolute, resolve } from "node:path";
 import { parseLockPath } from "../disk/lock_path.ts";
 import { isReason } from "../lease/reason.ts";
+import { DEFAULT_INTEREST_MS } from "../lease/timing.ts";
 import {
   ADDRESS,
   BUCKET_NAME,
@@ -33,7 +34,6 @@ import type {
 } from "./run_options.ts";
 import { unknownVariables } from "./unknown_variables.ts";
 
-const DEFAULT_INTEREST_MS = 15 * 60_000;
 const DEFAULT_DRAIN_MS = 30_000;
 /** Enough for any machine's descriptors and memory; a larger number is a slip of the pen. */
 const MAX_LIMIT = 1_000_000;

@@ -23,7 +23,8 @@ export function isWatched(): boolean {
 
 /**
  * Tells what `look` finds, after half a second and then every second; on a dumb terminal once; in the
- * background nothing. Returns how to end it. `look` gets how long it has been, in milliseconds, and may return null for nothing new.
+ * background nothing. Returns how to end it. `look` gets how long it has been, in milliseconds, and may
+ * return null for nothing new.
  */
 export function showProgress(
   look: (sinceMs: number) => Promise<string | null>,

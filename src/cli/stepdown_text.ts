@@ -1,4 +1,4 @@
-/** What a stepdown waits for, and what it has come to, for people. */
+/** What a step-down waits for, and what it has come to, for people. */
 import { AgentError, type Connection, type Methods } from "../client/mod.ts";
 import { formatDuration } from "./duration.ts";
 import { allLeases } from "./leases.ts";
@@ -60,7 +60,7 @@ function doneLines(
   return [`nothing to release: this node holds none of them${alone}`];
 }
 
-/** Who keeps a stepdown of one store, or of all (null), from its end; null: nobody any more. */
+/** Who keeps a step-down of one store, or of all (null), from its end; null: nobody any more. */
 export async function whoIsInTheWay(
   agent: Connection,
   store: string | null,
@@ -77,7 +77,7 @@ async function ownStores(agent: Connection): Promise<string[]> {
   return (await allLeases(agent)).filter(({ state }) => state === "self").map(({ store }) => store);
 }
 
-/** A guard is refused while a stepdown lasts, and the refusal says who still writes. */
+/** A guard is refused while a step-down lasts, and the refusal says who still writes. */
 async function whoWrites(agent: Connection, store: string): Promise<string | null> {
   try {
     const { token } = await agent.call("guard", { store });

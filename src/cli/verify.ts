@@ -52,6 +52,5 @@ Example:
 Exit statuses:
   0   the lease holds
   69  coordinator not reachable
-  75  it does not hold: another node holds the store
   77  no such grant, or not for this store
   79  the lease went`;

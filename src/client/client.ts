@@ -229,10 +229,11 @@ export class Client {
   }
 
   /**
-   * Ends the client. Guards that run lose their grants: their tokens are refused and their signals abort, and
-   * the programs of {@linkcode ZitCli.write} are ended, as when the lease is lost. Only when that is done, and what was given to
-   * `guard` has returned or the deadline of its lease has passed, are the grants given back and the connection closed. So
-   * a write that waits for this to end waits for itself, until its deadline.
+   * Ends the client. Guards that run lose their grants: their tokens are refused and their signals abort,
+   * and the programs of {@linkcode ZitCli.write} are ended, as when the lease is lost. Only when that is
+   * done, and what was given to `guard` has returned or the deadline of its lease has passed, are the
+   * grants given back and the connection closed. So a write that waits for this to end waits for itself,
+   * until its deadline.
    *
    * Its views and watches end at once. A client that is not closed keeps its process from ending.
    */

@@ -162,30 +162,28 @@ function failureIn(report: string, status: number | null, options: LeashOptions)
   );
 }
 
-/**
- * With the code that running it without the agent's executable would have failed with; else it is the
- * agent, or its executable, that failed.
- */
+/** What the agent's executable says of a program that it could not become; else it is itself that failed. */
 function cannotRun({ message, exit }: { message: string; exit?: number }): Error {
-  const code = exit === 127 ? "ENOENT" : exit === 126 ? "EACCES" : undefined;
-  if (code === undefined) return new AgentError(message, { kind: "internal" });
-  return Object.assign(new Error(message), { code });
+  return exit === 127 || exit === 126
+    ? new MisconfiguredError(`${message}; ${NAME_IT}`)
+    : new AgentError(message, { kind: "internal" });
 }
+
+const NAME_IT = "have the option `executable` name a program that can be run";
 
 const WAYS_OUT =
   "name the agent's executable, of this version or newer, by passLock, or go without " +
   "by passLock: false (its price is in the client's documentation)";
 
-/** What `spawn` failed with, as the caller gets it: where the agent's executable is not there, what to do. */
+/** What `spawn` failed with, as the caller gets it: where something is not there, what to do. */
 function startFailure(error: Error, { executable, lockPasser }: LeashOptions): Error {
-  const { code } = error as NodeJS.ErrnoException;
-  const isMissing = code === "ENOENT" || code === "EACCES" || error.name === "NotCapable";
-  if (lockPasser === null || !isMissing) return error;
-  return new MisconfiguredError(
-    `Cannot pass the lock on to ${executable} by way of the agent's executable "${lockPasser}": ` +
-      `${error.message}; have it in PATH (Deno: and in --allow-run), ${WAYS_OUT}`,
-    { cause: error },
-  );
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code !== "ENOENT" && code !== "EACCES" && error.name !== "NotCapable") return error;
+  const what = lockPasser === null
+    ? `Cannot run ${executable}: ${message}; ${NAME_IT} (Deno: and in --allow-run)`
+    : `Cannot pass the lock on to ${executable} by way of the agent's executable "${lockPasser}": ` +
+      `${message}; have it in PATH (Deno: and in --allow-run), ${WAYS_OUT}`;
+  return new MisconfiguredError(what, { cause: error });
 }
 
 // deno-lint-ignore no-explicit-any

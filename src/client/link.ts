@@ -30,7 +30,10 @@ export class Link {
     this.#options = options;
   }
 
-  /** Aborts, with the error of what is asked afterwards, when the link is closed: for what connects by itself. */
+  /**
+   * Aborts, with the error of what is asked afterwards, when the link is closed: for what connects by
+   * itself.
+   */
   get closing(): AbortSignal {
     return this.#closing.signal;
   }

@@ -18,7 +18,10 @@ export interface ClientOptions extends ConnectOptions {
 
 /** How to guard a write. */
 export interface GuardOptions {
-  /** How long to wait for the turn, the lock and the end of a grace, in ms; what is longer than 24.8 days is that. Default 0. */
+  /**
+   * How long to wait for the turn, the lock and the end of a grace, in ms; what is longer than 24.8 days is
+   * that. Default 0.
+   */
   readonly waitMs?: number;
   /** Whether to wait, too, while another node holds the lease. Default false. */
   readonly waitLease?: boolean;

@@ -102,9 +102,9 @@ export class Token {
   }
 
   /**
-   * Aborts when the write is to stop: the lease runs out unrenewed (a third of the TTL before its
-   * deadline, whether or not the agent says so), it is lost, the agent is gone, the guard has ended, or the signal given to it
-   * aborted. The reason is an error that says which.
+   * Aborts when the write is to stop: the lease runs out unrenewed (a third of the TTL before its deadline,
+   * whether or not the agent says so), it is lost, the agent is gone, the guard has ended, or the signal
+   * given to it aborted. The reason is an error that says which.
    */
   get signal(): AbortSignal {
     return this.#grant.signal;

@@ -35,7 +35,10 @@ const OURS = /^ZIT_LEASE_(?!GUARDS$)/;
 
 /** How `zit` is run. `R` are the commands that only read. */
 export interface ZitCliOptions<R extends string = typeof READS[number]> {
-  /** Path of the executable (from the working directory of this process), or its name in PATH. Default `zit`. */
+  /**
+   * Path of the executable (from the working directory of this process), or its name in PATH. Default
+   * `zit`.
+   */
   readonly executable?: string;
   /** Where the commands of a store are run. Default: the working directory of this process. */
   readonly directory?: (store: string) => string;
@@ -86,7 +89,7 @@ export class ZitCli<R extends string = typeof READS[number]> {
    * Runs a command that only reads.
    *
    * @throws {InvalidError} if the command is not known to only read, or `store` is no store code.
-   * {@linkcode MisconfiguredError} if the store's directory is not there.
+   * {@linkcode MisconfiguredError} if the executable or the store's directory is not there.
    */
   read(
     store: string,
@@ -126,8 +129,8 @@ export class ZitCli<R extends string = typeof READS[number]> {
    * @throws {NoTokenError} if the token is forged, copied, another store's, or its guard has ended;
    * nothing was run then. {@linkcode LostError} if the lease went, before or while it ran.
    * {@linkcode UnavailableError} if the coordinator does not confirm; nothing was run then.
-   * {@linkcode MisconfiguredError} if `/bin/sh` cannot be run, `passLock` names no agent, or the store's
-   * directory is not there.
+   * {@linkcode MisconfiguredError} if `/bin/sh` cannot be run, `passLock` names no agent, or the executable or
+   * the store's directory is not there; nothing was run then.
    */
   write<T extends Token>(
     token: Genuine<T>,

@@ -16,6 +16,7 @@ import { SetupError } from "../nats/setup_error.ts";
 import { isJournal, type Log, openLog } from "../service/log.ts";
 import { QuietLog } from "../service/quiet_log.ts";
 import { SocketError } from "../socket/path_checks.ts";
+import { EXIT_CONFIG } from "../sys/exit.ts";
 import { setDescriptorLimit } from "../sys/process.ts";
 import { VERSION } from "../version.ts";
 import { type Backend, startBackend, type Warning } from "./coordinators.ts";
@@ -32,9 +33,6 @@ import { openSocket, type Surface } from "./surface.ts";
 import { statusOf } from "./status.ts";
 import { readStoresFile } from "./stores_file.ts";
 import { tokenSource } from "./tokens.ts";
-
-/** EX_CONFIG: the setup contradicts itself. */
-const EXIT_CONFIG = 78;
 
 /**
  * Runs the agent until it is told to stop.
@@ -62,7 +60,7 @@ function failed(error: unknown, log: Log): number {
 }
 
 function exitOf(error: unknown): number | null {
-  if (error instanceof StateDirError) return error.exitCode;
+  if (error instanceof StateDirError) return error.exit;
   if (error instanceof StoresFileError || error instanceof LimitError) return EXIT_CONFIG;
   // By name: the class is in a module that is loaded only where it is needed.
   const known = error instanceof SocketError || error instanceof SetupError ||

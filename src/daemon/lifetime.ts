@@ -7,6 +7,7 @@ import { atMost } from "../lease/duration_text.ts";
 import type { Problem } from "../nats/listener.ts";
 import type { Log } from "../service/log.ts";
 import { type Notifier, openNotifier } from "../service/notify.ts";
+import { EXIT_CONFIG } from "../sys/exit.ts";
 import { feedWatchdog } from "./heartbeat.ts";
 
 /**
@@ -77,8 +78,8 @@ export class Lifetime {
   /** The coordinator contradicts the setup: fatal while starting, a refusal later. */
   onFatal(problem: Problem): void {
     if (this.#ready) return;
-    this.#options.log.event("error", "failed", { message: problem.message, exit: problem.exit });
-    this.#end(problem.exit ?? 78);
+    this.#options.log.event("error", "failed", { message: problem.message, exit: EXIT_CONFIG });
+    this.#end(EXIT_CONFIG);
   }
 
   /** Lives from the moment the socket answers until a signal was obeyed. */

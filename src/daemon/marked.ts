@@ -6,6 +6,7 @@
  * @module
  */
 import type { Left } from "../agent/types.ts";
+import { signOf } from "../cli/guard/sweep.ts";
 import type { Seen } from "./seen.ts";
 
 /** A guard whose command is looked for. */
@@ -34,32 +35,26 @@ export function guardKey({ uid, mark }: Pick<Guarded, "uid" | "mark">): string {
  * `agent guard`, or whose command has ended.
  *
  * A program under a guard may have grants of its own, and start others with those tokens and the mark
- * of the guard around it. The mark belongs to the token of who has run under it for longest, of all that
- * the same user runs: the command itself. Is that gone, its cgroup still says who made it: the client.
+ * of the guard around it. So a mark belongs to the token that it is signed with. Has nobody an environment any
+ * more that tells, then a cgroup still says who made it: the client.
  */
 export function marksOf(
   grants: Iterable<Pick<Left, "token" | "uid" | "pid">>,
   processes: readonly Seen[],
 ): Map<string, string> {
-  const owners = new Map<string, Seen>();
+  const signed = new Map<string, string>();
   const made = new Map<string, string>();
-  for (const each of processes) {
-    const { uid, token } = each;
+  for (const { uid, groups, marks, signs } of processes) {
     if (uid === null) continue;
-    for (const { maker, mark } of each.groups) made.set(`${uid}/${maker}`, mark);
-    const mark = each.marks.at(-1);
-    if (!mark || token === null) continue;
-    const key = guardKey({ uid, mark });
-    const owner = owners.get(key);
-    if (owner === undefined || each.startTime < owner.startTime) owners.set(key, each);
+    for (const { maker, mark } of groups) made.set(`${uid}/${maker}`, mark);
+    marks.forEach((mark, i) => signed.set(`${uid}/${signs[i]}`, mark));
   }
-  const told = new Map([...owners.values()].map((each) => [`${each.uid}/${each.token}`, each]));
-  const marks = new Map<string, string>();
+  const found = new Map<string, string>();
   for (const { token, uid, pid } of grants) {
-    const mark = told.get(`${uid}/${token}`)?.marks.at(-1) ?? made.get(`${uid}/${pid}`);
-    if (mark !== undefined) marks.set(token, mark);
+    const mark = signed.get(`${uid}/${signOf(token)}`) ?? made.get(`${uid}/${pid}`);
+    if (mark !== undefined) found.set(token, mark);
   }
-  return marks;
+  return found;
 }
 
 /** The processes that carry these guards' marks, and what those started; by {@linkcode guardKey}. */

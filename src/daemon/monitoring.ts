@@ -4,7 +4,7 @@
  */
 import type { Agent } from "../agent/agent.ts";
 import type { Observer } from "../agent/types.ts";
-import { checkLine } from "../cli/check.ts";
+import { checkLine } from "../cli/check_line.ts";
 import { KINDS } from "../lease/errors.ts";
 import { HttpServer, type Page, text } from "../service/http.ts";
 import { Metrics } from "../service/metrics.ts";

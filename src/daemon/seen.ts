@@ -12,8 +12,8 @@ export interface Seen extends Process {
   /**
    * Its real user; null where it has ended meanwhile. Not the owner of `/proc/PID`: that is root for
    * whatever made itself undumpable, so anybody could pass for root's; and it follows the effective user,
-   * so a service of root that acts for somebody would pass for his. By the real user the kernel itself
-   * decides who may signal a process, so that nobody gets more of the agent than he could do himself.
+   * so a service of root that acts for somebody would pass for theirs. By the real user the kernel itself
+   * decides who may signal a process, so that nobody gets more of the agent than they could do themselves.
    */
   readonly uid: number | null;
   /** The guards' cgroups that it runs in, the outermost first; read only for the users asked about. */
@@ -34,7 +34,7 @@ function realUser(pid: number): number | null {
   return uid === undefined ? null : Number(uid);
 }
 
-/** Who makes a group is inside for a moment himself, but is not of the command. */
+/** Whoever makes a group is inside it for a moment too, but is not of the command. */
 function groupsOf(pid: number): MarkedGroup[] {
   const path = /^0::(.*)$/m.exec(textOf(`/proc/${pid}/cgroup`))?.[1] ?? "";
   return marksInPath(path).filter(({ maker }) => maker !== pid);

@@ -2,12 +2,10 @@
  * What `status` and `--check` tell of step-downs in force.
  * @module
  */
+import { named } from "../agent/named.ts";
 import type { StepDown, StepDowns } from "../agent/stepdowns.ts";
 import type { Check } from "../agent/types.ts";
 import { formatDuration } from "../lease/duration_text.ts";
-
-/** How many stores a message names. */
-const MAX_NAMED = 3;
 
 /** Fails while this node has stepped down from every store: nothing can be guarded here then. */
 export function stepdownCheck({ all, exempt }: StepDowns): Check[] {
@@ -33,9 +31,4 @@ function lasting({ leftMs, finishing, until }: StepDown): string {
   return finishing
     ? `for ${formatDuration(leftMs)} from when its grants have finished`
     : `until ${until}`;
-}
-
-function named(all: readonly string[]): string {
-  const more = all.length > MAX_NAMED ? ` and ${all.length - MAX_NAMED} more` : "";
-  return all.slice(0, MAX_NAMED).join(", ") + more;
 }

@@ -106,7 +106,7 @@ export class FlockHeldLock implements HeldLock {
 }
 
 /** Locked a file that cannot be the lock: its path names another by now, or it holds other data. */
-export type Unfit = { readonly kind: "moved" } | { readonly kind: "foreign" };
+export type WrongFile = { readonly kind: "moved" } | { readonly kind: "foreign" };
 
 /**
  * Locks an open file, and makes sure that it is the one that everybody else finds at `path`. Only a
@@ -114,7 +114,7 @@ export type Unfit = { readonly kind: "moved" } | { readonly kind: "foreign" };
  *
  * @throws {SysError} when the file cannot be locked or read.
  */
-export function lockOpenFile(path: string, file: OpenFile): HeldLock | LockFailure | Unfit {
+export function lockOpenFile(path: string, file: OpenFile): HeldLock | LockFailure | WrongFile {
   if (!tryFlock(file.fd)) return { kind: "busy", fence: peekFence(file.fd) };
   if (!isNamedBy(path, file)) return { kind: "moved" };
   const { fence, foreign } = readLine(file.fd);

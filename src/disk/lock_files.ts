@@ -6,7 +6,8 @@ import { closeSync } from "node:fs";
 import type { Clock, Timers } from "../ports/clock.ts";
 import type { HeldLock, LockFailure, LockFiles } from "../ports/lock_file.ts";
 import { reasonOf } from "../sys/errno.ts";
-import { lockOpenFile, type Unfit } from "./held_lock.ts";
+import { processExists } from "../sys/proc.ts";
+import { lockOpenFile, type WrongFile } from "./held_lock.ts";
 import { lockOwners } from "./lock_owners.ts";
 import { type LockPath, parseLockPath } from "./lock_path.ts";
 import { openLockFile } from "./open_lock_file.ts";
@@ -81,7 +82,7 @@ export class FlockLockFiles implements LockFiles {
   }
 
   /** One try, without waiting. Whatever comes of it, only a returned lock leaves something open. */
-  #try(store: string): HeldLock | LockFailure | Unfit {
+  #try(store: string): HeldLock | LockFailure | WrongFile {
     let path: string;
     try {
       path = this.#path(store);
@@ -90,7 +91,7 @@ export class FlockLockFiles implements LockFiles {
     }
     const file = openLockFile(store, path);
     if (file.kind !== "open") return file;
-    let result: HeldLock | LockFailure | Unfit | null = null;
+    let result: HeldLock | LockFailure | WrongFile | null = null;
     try {
       result = lockOpenFile(path, file);
     } catch (error) {
@@ -104,7 +105,7 @@ export class FlockLockFiles implements LockFiles {
 
   #giveUp(
     store: string,
-    result: Extract<LockFailure | Unfit, { kind: "busy" | "moved" }>,
+    result: Extract<LockFailure | WrongFile, { kind: "busy" | "moved" }>,
     untilMs: number,
   ): LockFailure {
     const path = this.#path(store);
@@ -117,10 +118,13 @@ export class FlockLockFiles implements LockFiles {
     }
     // Somebody only looks whether it is free: nobody is told by whom it is not.
     if (untilMs === -Infinity) return result;
+    // Not 0, of a line that names nobody.
+    const pids = result.fence?.pid ? [result.fence.pid] : [];
+    const busy = { ...result, isLeft: pids.some((pid) => !processExists(pid)) };
     const nowMs = this.#clock.bootMs();
-    if (nowMs - this.#ownersAtMs < OWNERS_INTERVAL_MS) return result;
+    if (nowMs - this.#ownersAtMs < OWNERS_INTERVAL_MS) return busy;
     this.#ownersAtMs = nowMs;
-    return { ...result, owners: lockOwners(path, result.fence ? [result.fence.pid] : []) };
+    return { ...busy, owners: lockOwners(path, pids) };
   }
 }
 

@@ -2,8 +2,8 @@
  * Which processes have a file locked, for people who wonder who keeps it.
  *
  * The file's own line names the process that was granted; a child of it that went into the
- * background has the lock as well, perhaps for ever. `/proc/locks` names only who took the lock, most likely an
- * agent that is gone. But `/proc/PID/fdinfo` shows a lock at each descriptor that shares it.
+ * background has the lock as well, perhaps for ever. `/proc/locks` names only who took the lock, most
+ * likely an agent that is gone. But `/proc/PID/fdinfo` shows a lock at each descriptor that shares it.
  * @module
  */
 import { readdirSync, readFileSync, readlinkSync, realpathSync } from "node:fs";

@@ -17,6 +17,7 @@ import {
 import { dirname, join } from "node:path";
 import { otherWriter } from "../sys/directory.ts";
 import { codeOf, reasonOf } from "../sys/errno.ts";
+import { EXIT_CANNOT_CREATE } from "../sys/exit.ts";
 import { factsOf, isNamedBy } from "../sys/file.ts";
 import { tryFlock } from "../sys/flock.ts";
 
@@ -28,14 +29,11 @@ const FLAGS = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | cons
 /** More than a line of ours takes. */
 const MAX_LINE_BYTES = 1_024;
 
-/** EX_CANTCREAT of sysexits.h. */
-const EXIT_CANNOT_CREATE = 73;
-
 /** Why a state directory cannot be used: a sentence for the person who started the agent. */
 export class StateDirError extends Error {
   override readonly name = "StateDirError";
   /** The exit status to end with. */
-  readonly exitCode = EXIT_CANNOT_CREATE;
+  readonly exit = EXIT_CANNOT_CREATE;
   /** The process that uses the directory; null where that is not the reason, or nobody knows. */
   readonly pid: number | null;
 

@@ -5,6 +5,7 @@
  * was read says whom to name and what to expect next, never that the store is ours.
  * @module
  */
+import type { EntryRead } from "./answers.ts";
 import {
   becomeForeign,
   claimOn,
@@ -18,7 +19,6 @@ import type {
   Acquiring,
   Common,
   Foreign,
-  Found,
   FoundEntry,
   Idle,
   LeaseContext,
@@ -68,7 +68,7 @@ export function idle(
 }
 
 /** Sends the write that would make us the holder. */
-export function claimEntry(
+function claimEntry(
   from: Common,
   nowMs: number,
   target:
@@ -210,7 +210,7 @@ function explainConflict(
 
 function onFound(
   state: Acquiring,
-  found: Found,
+  found: EntryRead,
   nowMs: number,
   context: LeaseContext,
   out: LeaseOutput[],

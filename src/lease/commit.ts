@@ -97,7 +97,7 @@ export function onFenceWritten(m: Moment, guardId: number, error: string | null)
   const guard = store.passing.get(guardId);
   if (guard === undefined || guard.at !== "fence") return;
   if (error !== null) {
-    const refusal = refuse.lockUnusable(store.code, error);
+    const refusal = refuse.misconfigured(store.code, error);
     beUnfit(m, "lock_file", refusal);
     return drop(m, guard, refusal);
   }

@@ -35,6 +35,8 @@ export interface Guard {
   readonly untilMs: number;
   /** Until when it waits for the coordinator, when it does. */
   answerByMs: number;
+  /** How many answers of a slow coordinator may put that off. */
+  putOffs: number;
   /** It had passed the lease gate in a tenure that was lost. */
   displaced: boolean;
   at: "queue" | "lock" | "fence" | "proof";

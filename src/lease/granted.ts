@@ -26,7 +26,7 @@ const LOSS_KIND = {
 } as const;
 
 /** The deadline of the hold; the lease is ours. */
-export function holdDeadlineMs(m: Moment): number {
+function holdDeadlineMs(m: Moment): number {
   return deadlineMs((m.store.lease as Ours).provenAtMs, m.context.timing);
 }
 

@@ -6,11 +6,11 @@
  * @module
  */
 import { idle } from "./acquire.ts";
+import type { EntryRead } from "./answers.ts";
 import { claimOn, exploreForeign } from "./foreign.ts";
 import { onRecordRead, onRecordWritten, onRenewed } from "./record.ts";
 import { beginRelease } from "./release.ts";
 import type {
-  Found,
   LeaseContext,
   LeaseEvent,
   LeaseOutput,
@@ -228,10 +228,7 @@ function onReadBack(
     // new tenure costs nothing.
     if (state.record.at !== "done") return lose(state, "conflict", nowMs, out);
     // Nothing newer than what was refused: the read was stale.
-    if (found.revision < state.revision) {
-      return { ...state, doubt: { seq: 0, retryAtMs: nowMs + DOUBT_RETRY_MS } };
-    }
-    if (!context.connected) {
+    if (found.revision < state.revision || !context.connected) {
       return { ...state, doubt: { seq: 0, retryAtMs: nowMs + DOUBT_RETRY_MS } };
     }
     return write({ ...state, doubt: { seq: -1, retryAtMs: Infinity } }, found.revision, nowMs, out);
@@ -245,7 +242,7 @@ export function lose(
   reason: LossReason,
   nowMs: number,
   out: LeaseOutput[],
-  found?: Found,
+  found?: EntryRead,
 ): LeaseState {
   out.push({ type: "lost", reason, epoch: state.epoch });
   if (found?.kind === "entry") {

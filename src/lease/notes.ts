@@ -7,20 +7,26 @@ import * as commit from "./commit.ts";
 import type { Refusal } from "./errors.ts";
 import { isAside } from "./foreign.ts";
 import * as granted from "./granted.ts";
+import { isOpen } from "./keep.ts";
 import * as queue from "./queue.ts";
 import * as refuse from "./refusals.ts";
-import type { LeaseEvent, LeaseNote, LeaseState, Ours } from "./state.ts";
+import type { LeaseEvent, LeaseNote, LeaseState, LossReason, Ours } from "./state.ts";
 import { step } from "./step.ts";
 import type { StoreEvent } from "./store_events.ts";
 import { dueAt, isHeld, type Moment } from "./store_state.ts";
 import { deadlineMs } from "./timing.ts";
 import { seekLease, staysUnfit } from "./unfit.ts";
 
+function isAnswer(event: LeaseEvent): boolean {
+  return "outcome" in event && event.outcome.kind !== "unknown";
+}
+
 /** Takes the lease one step on, and tells everybody in the store whom it concerns. */
 export function stepLease(m: Moment, event: LeaseEvent): void {
   const before = m.store.lease;
   const { state, outputs } = step(before, event, m.nowMs, m.context);
   m.store.lease = state;
+  if (isAnswer(event) && !isOpen(before, m.nowMs, m.context)) queue.putOff(m);
   for (const output of outputs) {
     switch (output.type) {
       case "acquired":
@@ -112,7 +118,7 @@ function resolve(m: Moment): void {
  * for the lease; the others are refused: as unavailable when the coordinator was silent, as not
  * the holder, with the new one's name as soon as it is known, when it refused.
  */
-function onLost(m: Moment, reason: "conflict" | "deadline", before: Ours): void {
+function onLost(m: Moment, reason: LossReason, before: Ours): void {
   const { store } = m;
   if (store.traffic === null) return;
   granted.loseGrants(m, reason, deadlineMs(before.provenAtMs, m.context.timing));

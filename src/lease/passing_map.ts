@@ -10,10 +10,10 @@ const RENEW_AFTER = 256;
 const RENEW_EMPTY_AFTER = 8;
 
 /**
- * A `Map` for entries that come and go. The engine's own takes another table whenever deleted entries
+ * A `Map` for entries that come and go. JavaScript's own takes another table whenever deleted entries
  * fill the old one, and the old one refers to the new, for iterators that are still at it. So once a
  * table has lived through a collection of garbage, all later ones live with it, and with them all that
- * was ever in them, until everything is looked at, dead or not: measured, half of what an agent that
+ * was ever in them, until a collection looks at everything: measured, half of what an agent that
  * holds 100,000 stores ever allocated. Here a fresh map now and then cuts that off.
  *
  * Whoever iterates over it sees what is deleted meanwhile, or not, and what is added, or not.

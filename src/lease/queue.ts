@@ -25,6 +25,12 @@ import type { GuardRequest } from "./store_events.ts";
 import { dueAt, type Moment, type StoreState } from "./store_state.ts";
 import { seekLease } from "./unfit.ts";
 
+/**
+ * An acquisition asks three things, one after the other: to create the entry, for the record, to write ours.
+ * Each has an answer, or is given up on; what a store is given up for is that, and not all together.
+ */
+const MAX_PUT_OFFS = 3;
+
 /** A guard arrives. */
 export function arrive(m: Moment, request: GuardRequest): void {
   const { store, nowMs, context } = m;
@@ -35,6 +41,7 @@ export function arrive(m: Moment, request: GuardRequest): void {
     waitLease: waitLease && waitMs > 0,
     untilMs: nowMs + waitMs,
     answerByMs: nowMs + context.timing.answerWithinMs,
+    putOffs: MAX_PUT_OFFS,
     displaced: false,
     at: "queue",
     epoch: 0,
@@ -121,8 +128,7 @@ function company({ store }: Moment): Company {
 /** A guard that itself only waits for the lock file is in nobody's way: whoever has that locked is. */
 function inTheWay(code: string, store: StoreState): Refusal {
   const [next] = store.passing.values();
-  const granted = store.grants.live.exclusive + store.grants.live.shared > 0;
-  if (granted || next === undefined || next.at !== "lock") {
+  if (store.grants.liveCount > 0 || next === undefined || next.at !== "lock") {
     return refuse.turnTaken(code, firstPid(store));
   }
   return refuse.lockAwaited(code);
@@ -187,6 +193,14 @@ export function waitForCoordinator(m: Moment): void {
   if (m.store.queue.size > 0) dueAt(m.store, answerByMs);
 }
 
+/** The coordinator answered while the lease was not open: who waits for it waits for the next answer. */
+export function putOff({ store, nowMs, context }: Moment): void {
+  if (store.traffic === null) return;
+  for (const guard of store.queue.values()) {
+    if (guard.putOffs-- > 0) guard.answerByMs = nowMs + context.timing.answerWithinMs;
+  }
+}
+
 /** Puts guards that lost their tenure back, ahead of everybody: they had the turn. */
 export function requeue(m: Moment, guards: readonly Guard[]): void {
   const ahead = guards.map((guard) => {
@@ -221,6 +235,6 @@ export function refuseForeign(m: Moment): void {
 }
 
 /** Refuses a guard. */
-export function refuseGuard(m: Moment, guard: Guard, refusal: Refusal): void {
+function refuseGuard(m: Moment, guard: Guard, refusal: Refusal): void {
   m.out.push({ type: "refused", id: guard.id, refusal });
 }

@@ -113,7 +113,7 @@ export function turnTaken(store: string, pid: number | null): Refusal {
 }
 
 /** The lock file is locked by somebody; `by` says who, as far as that is known. */
-export function lockTaken(store: string, path: string, by: string | null): Refusal {
+function lockTaken(store: string, path: string, by: string | null): Refusal {
   return {
     kind: "busy",
     message: `Cannot guard store ${store}: ${path} is locked` +
@@ -131,7 +131,7 @@ export function lockAwaited(store: string): Refusal {
 }
 
 /** No directory for the lock file. */
-export function unknownStore(store: string, path: string): Refusal {
+function unknownStore(store: string, path: string): Refusal {
   return {
     kind: "unknown_store",
     message: `Cannot guard store ${store}: the directory of ${path} does not exist; ` +
@@ -147,13 +147,8 @@ export function lockRefusal(store: string, failure: LockRefusal): Refusal {
     case "unknown_store":
       return unknownStore(store, failure.path);
     case "error":
-      return lockUnusable(store, failure.message);
+      return misconfigured(store, failure.message);
   }
-}
-
-/** The lock file cannot be used. */
-export function lockUnusable(store: string, why: string): Refusal {
-  return { kind: "misconfigured", message: `Cannot guard store ${store}: ${why}` };
 }
 
 /**
@@ -243,7 +238,7 @@ export function noStoreCode(code: string): Refusal {
   };
 }
 
-/** The setup contradicts the agent. */
+/** The setup contradicts the agent, or the store's lock file or the journal of grants cannot be used. */
 export function misconfigured(store: string, reason: string): Refusal {
   return { kind: "misconfigured", message: `Cannot guard store ${store}: ${reason}` };
 }

@@ -87,29 +87,17 @@ export function stepReleasing(
       return onDeleted(state, event.outcome, nowMs, context, out);
     case "entry_read": {
       // The delete met a conflict. A late renewal of ours is deleted at its revision; anything
-      // else is not ours to touch.
+      // else is not ours to touch (and was remembered for what it is before this step).
       const { outcome } = event;
       if (
         outcome.kind === "ok" && outcome.value.kind === "entry" &&
         claimOn(outcome.value, context) === "own" && state.tries < DELETE_TRIES
       ) return sendDelete(state, outcome.value.revision, out);
-      return finish(sawStranger(state, outcome, out), nowMs, null, context, out);
+      return finish(state, nowMs, null, context, out);
     }
     default:
       return state;
   }
-}
-
-/** An entry without headers in the place of ours: its program keeps no tenures, so a grace is owed. */
-function sawStranger(
-  state: Releasing,
-  outcome: Extract<LeaseEvent, { type: "entry_read" }>["outcome"],
-  out: LeaseOutput[],
-): Releasing {
-  const found = outcome.kind === "ok" ? outcome.value : null;
-  if (found?.kind !== "entry" || found.incarnation !== null || state.stranger) return state;
-  out.push({ type: "remember_stranger" });
-  return { ...state, stranger: true };
 }
 
 function onDeleted(

@@ -10,7 +10,7 @@ export interface Rules {
   readonly grace: boolean;
   /** The tenure is recorded and acknowledged before its first grant. */
   readonly tenureRecord: boolean;
-  /** A compare-and-set sent after the lock was taken precedes each grant. */
+  /** A compare-and-set that was sent after the fence was written is acknowledged before each grant. */
   readonly commitPoint: boolean;
   /** Deadlines count from the send, not from the acknowledgement. */
   readonly deadlineFromSend: boolean;

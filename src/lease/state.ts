@@ -6,6 +6,7 @@
  * later than the real one.
  * @module
  */
+import type { EntryRead, Outcome, TenureRead } from "./answers.ts";
 import type { Holder } from "./errors.ts";
 import type { Rules } from "./rules.ts";
 import type { TenureRecord } from "./tenure.ts";
@@ -69,13 +70,8 @@ export interface Acquiring extends Common {
   readonly heirOf: string | null;
 }
 
-/** A foreign entry as it was read. */
-export interface FoundEntry {
-  readonly revision: number;
-  readonly node: string;
-  readonly incarnation: string | null;
-  readonly address: string | null;
-}
+/** An entry as it was read. */
+export type FoundEntry = Extract<EntryRead, { kind: "entry" }>;
 
 /** Another holder has it. */
 export interface Foreign extends Common {
@@ -133,7 +129,10 @@ export interface Ours extends Common {
   readonly again: boolean;
   /** When the next write is due. */
   readonly dueAtMs: number;
-  /** A write met a conflict: granting stops until the entry was read back. Seq 0: read due. */
+  /**
+   * A write met a conflict: granting stops until the entry was read back (`seq` is the reading's; 0: it
+   * is due at `retryAtMs`) and a write on what was read is acknowledged (`seq` -1: that is in flight).
+   */
   readonly doubt: { readonly seq: number; readonly retryAtMs: number } | null;
   readonly record: RecordStage;
   /** Set when it is to be released as soon as nothing is in flight. */
@@ -153,19 +152,8 @@ export interface Releasing extends Common {
   readonly tries: number;
 }
 
+/** The lease of one store. */
 export type LeaseState = Idle | Acquiring | Foreign | Ours | Releasing;
-
-/** A request's outcome; see the coordinator port. */
-type Result<T> =
-  | { readonly kind: "ok"; readonly value: T }
-  | { readonly kind: "conflict"; readonly lastRevision?: number }
-  | { readonly kind: "unknown"; readonly reason: string };
-
-/** What the entry's key was read to hold. */
-export type Found =
-  | { readonly kind: "none" }
-  | { readonly kind: "tombstone"; readonly revision: number }
-  | ({ readonly kind: "entry" } & FoundEntry);
 
 /** What can happen to a lease. */
 export type LeaseEvent =
@@ -183,15 +171,11 @@ export type LeaseEvent =
   | { readonly type: "connected" }
   /** A tenure record written by anybody was heard of; a hint. */
   | { readonly type: "tenure"; readonly record: TenureRecord }
-  | { readonly type: "put_done"; readonly seq: number; readonly outcome: Result<number> }
-  | { readonly type: "delete_done"; readonly seq: number; readonly outcome: Result<number> }
-  | { readonly type: "entry_read"; readonly seq: number; readonly outcome: Result<Found> }
-  | {
-    readonly type: "tenure_read";
-    readonly seq: number;
-    readonly outcome: Result<{ readonly revision: number; readonly record: TenureRecord | null }>;
-  }
-  | { readonly type: "tenure_put"; readonly seq: number; readonly outcome: Result<number> };
+  | { readonly type: "put_done"; readonly seq: number; readonly outcome: Outcome<number> }
+  | { readonly type: "delete_done"; readonly seq: number; readonly outcome: Outcome<number> }
+  | { readonly type: "entry_read"; readonly seq: number; readonly outcome: Outcome<EntryRead> }
+  | { readonly type: "tenure_read"; readonly seq: number; readonly outcome: Outcome<TenureRead> }
+  | { readonly type: "tenure_put"; readonly seq: number; readonly outcome: Outcome<number> };
 
 /** Why a tenure ended against our will. */
 export type LossReason =
@@ -260,6 +244,7 @@ export type LeaseNote =
   /** The coordinator has gone back in time: `recorded` is an epoch it once gave. */
   | { readonly type: "stale"; readonly epoch: number; readonly recorded: number };
 
+/** What a step asks for and tells. */
 export type LeaseOutput = LeaseRequest | LeaseMemo | LeaseNote;
 
 /** What a host knows of an earlier incarnation under its node name, proven dead. */
@@ -268,8 +253,15 @@ export interface Inheritance {
   readonly clientsGone: boolean;
 }
 
-/** When the newest write of an entry was sent, and the newest that was answered (boot clock); an answer's time. */
-export type Writes = Readonly<Record<"sentMs" | "answeredMs" | "rttMs", number>>;
+/** The writes of entries, of all stores together. */
+export interface Writes {
+  /** When the newest was sent; boot clock. */
+  readonly sentMs: number;
+  /** When the newest of those that were answered was sent; boot clock. */
+  readonly answeredMs: number;
+  /** How long answers take, of late. */
+  readonly rttMs: number;
+}
 
 /** What a step may look at besides state, event and time. */
 export interface LeaseContext {
@@ -283,7 +275,7 @@ export interface LeaseContext {
    */
   readonly remadeUntilMs?: number;
   /** Whether the setup contradicts the agent: nothing is acquired that could not be granted. Default: no. */
-  readonly contradicted?: boolean;
+  readonly misconfigured?: boolean;
   /** Whether the connection is known to be up: nothing is sent while it is not. */
   readonly connected: boolean;
   /** Why it is down, in words for a refusal. */
@@ -293,7 +285,7 @@ export interface LeaseContext {
    * each other out; who is told no asks to be called when there is room. Default: always.
    */
   readonly hasRoom?: () => boolean;
-  /** Of all stores: so one tells for those of very many guards that the coordinator is there. */
+  /** So one store tells for those of very many guards that the coordinator is there. */
   readonly writes?: Writes;
   /** What this host's state directory knows of an incarnation; null: nothing, so it is foreign. */
   inherits(incarnation: string): Inheritance | null;

@@ -8,6 +8,7 @@ import { remember } from "./foreign.ts";
 import { isValid, lose, stepOurs } from "./keep.ts";
 import { stepReleasing } from "./release.ts";
 import type { LeaseContext, LeaseEvent, LeaseOutput, LeaseState } from "./state.ts";
+import { deadlineMs } from "./timing.ts";
 
 /** The next state and what to do, in this order. */
 export interface Step {
@@ -62,9 +63,8 @@ function transition(
     case "idle":
     case "foreign":
       return stepAside(state, event, nowMs, context, outputs);
-    case "acquiring": {
+    case "acquiring":
       return stepAcquiring(state, event, nowMs, context, outputs);
-    }
     case "ours":
       return stepOurs(state, event, nowMs, context, outputs);
     case "releasing":
@@ -79,8 +79,7 @@ export function wakeAtMs(state: LeaseState, context: LeaseContext): number {
     case "foreign":
       return state.retryAtMs;
     case "ours": {
-      const { timing } = context;
-      const deadline = state.provenAtMs + timing.ttlMs - timing.marginMs;
+      const deadline = deadlineMs(state.provenAtMs, context.timing);
       if (!context.connected) return deadline;
       const grace = state.record.at === "done" && state.graceUntilMs > 0
         ? state.graceUntilMs

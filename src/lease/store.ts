@@ -145,14 +145,14 @@ export class Store {
         return;
       case "disconnected":
         return notes.onUnreachable(m, m.context.downReason ?? "not connected");
-      case "contradicted":
+      case "misconfigured":
         return notes.refuseWaiting(m, refuse.misconfigured(this.code, event.reason));
       case "guard":
         return queue.arrive(m, event.guard);
       case "end":
         return notes.onEnd(m, event.id, event.gone);
       case "not_journaled":
-        return unfit.beUnfit(m, "lock_file", refuse.lockUnusable(this.code, event.message));
+        return unfit.beUnfit(m, "lock_file", refuse.misconfigured(this.code, event.message));
       case "verify":
         return granted.onVerify(m, event.id, event.grantId);
       case "ask":
@@ -209,7 +209,7 @@ export class Store {
     const { lease } = store;
     const wanted = this.#wanted(nowMs, context);
     if (isAside(lease)) {
-      if (wanted && nowMs >= lease.retryAtMs && !context.contradicted) this.#seek(m);
+      if (wanted && nowMs >= lease.retryAtMs && !context.misconfigured) this.#seek(m);
       // Nobody asks for it any more: whether it can be written here is nobody's business.
       if (!wanted && nowMs >= (store.unfit?.againAtMs ?? Infinity)) unfit.beFit(m);
       return;
@@ -246,7 +246,7 @@ export class Store {
     const wanted = this.#wanted(nowMs, context);
     let atMs = Math.min(store.dueMs, store.blocked?.untilMs ?? Infinity);
     if (store.traffic !== null) atMs = Math.min(atMs, granted.warnAtMs(m));
-    const seeks = wanted && context.connected && !context.contradicted && !store.deferred;
+    const seeks = wanted && context.connected && !context.misconfigured && !store.deferred;
     if (store.lease.phase === "ours" || seeks) {
       atMs = Math.min(atMs, wakeAtMs(store.lease, context));
     }

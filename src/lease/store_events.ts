@@ -47,7 +47,7 @@ export type StoreEvent =
   | { readonly type: "connected" }
   | { readonly type: "disconnected" }
   /** The setup contradicts the agent: nothing is granted until that is put right. */
-  | { readonly type: "contradicted"; readonly reason: string }
+  | { readonly type: "misconfigured"; readonly reason: string }
   | { readonly type: "guard"; readonly guard: GuardRequest }
   /** A guard or grant is over: released by its client, or (`gone`) its connection closed. */
   | { readonly type: "end"; readonly id: number; readonly gone: boolean }

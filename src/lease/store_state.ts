@@ -125,6 +125,7 @@ export interface Blocked {
   readonly untilMs: number;
   /** Until when grants may finish, where that is known. */
   readonly finishByMs?: number;
+  /** Whether `forMs` begins only when the drain is over, as for a store that is not ours to release. */
   readonly untilOver?: boolean;
 }
 

@@ -8,14 +8,14 @@ import {
   type StreamConfig,
   type StreamInfo,
 } from "@nats-io/jetstream";
+import { DEFAULT_TTL_MS } from "../lease/timing.ts";
 import { judgeLeases, type Judgement, judgeTenures, ttlMsOf } from "./judge.ts";
-import { DEFAULT_TTL_MS } from "./options.ts";
 import { parseTenure } from "./records.ts";
 import { LeaderlessError, NoMemberError } from "./inspection_failure.ts";
 import type { CreatedBucket } from "./listener.ts";
 import { type Finding, SetupError } from "./setup_error.ts";
 import { firstRevision, leasesConfig, tenuresConfig, tenuresOf } from "./stream_config.ts";
-import { keyPrefix, streamOf } from "./wire.ts";
+import { keyPrefix, NO_MESSAGE_FOUND, streamOf } from "./wire.ts";
 
 /** Somebody created the stream with another configuration: with another first sequence at least. */
 const STREAM_NAME_IN_USE = 10058;
@@ -24,7 +24,6 @@ const NO_SUITABLE_PEERS = 10005;
 /** More than one replica on a server of its own. */
 const NOT_CLUSTERED = 10074;
 const STREAM_NOT_FOUND = 10059;
-const MESSAGE_NOT_FOUND = 10037;
 
 /** Copies by default in a cluster: one server may fail. */
 const DEFAULT_CLUSTER_REPLICAS = 3;
@@ -222,7 +221,7 @@ async function newestEpoch({ jsm, bucket }: BucketsOptions): Promise<number> {
     });
     return message === null ? 0 : parseTenure(message.data)?.epoch ?? 0;
   } catch (error) {
-    if (isApiError(error, MESSAGE_NOT_FOUND)) return 0;
+    if (isApiError(error, NO_MESSAGE_FOUND)) return 0;
     throw error;
   }
 }

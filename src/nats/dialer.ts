@@ -31,7 +31,10 @@ export class Dialer {
     this.#tell = tell;
   }
 
-  /** How long to wait before the next dial: a half more or less, so that a fleet does not come back in one moment. In milliseconds. */
+  /**
+   * How long to wait before the next dial: a half more or less, so that a fleet does not come back in one
+   * moment. In milliseconds.
+   */
   get waitMs(): number {
     const doubledMs = WAIT_FIRST_MS * 2 ** Math.min(this.#failures, 10);
     return Math.min(doubledMs, WAIT_LAST_MS) * (0.5 + Math.random());

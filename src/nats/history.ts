@@ -3,9 +3,9 @@
  * @module
  */
 import type { TenureRecord } from "../lease/tenure.ts";
-import type { Outcome } from "../ports/coordinator.ts";
+import type { Outcome, TenureRead } from "../ports/coordinator.ts";
 import type { Requests } from "./requests.ts";
-import { decodeRevision, type TenureRevision } from "./wire.ts";
+import { decodeRevision } from "./wire.ts";
 
 /** KV buckets keep at most so many revisions of a key. */
 const MAX_HISTORY = 64;
@@ -22,9 +22,9 @@ export interface HistoryRequest {
 /** Reads a store's tenures, newest first, each once with the newest that was recorded of it. */
 export function readHistory(requests: Requests, request: HistoryRequest): void {
   const { readSubject, key, done } = request;
-  const revisions: TenureRevision[] = [];
+  const revisions: TenureRead[] = [];
   function next(seq: number): void {
-    requests.send<TenureRevision | null>({
+    requests.send<TenureRead | null>({
       subject: readSubject,
       payload: `{"seq":${seq},"next_by_subj":"${key}"}`,
       decode: decodeRevision,
@@ -42,7 +42,7 @@ export function readHistory(requests: Requests, request: HistoryRequest): void {
 }
 
 /** A tenure is written when it begins and again when it ends: the later one says all. */
-function tenuresIn(revisions: readonly TenureRevision[]): TenureRecord[] {
+function tenuresIn(revisions: readonly TenureRead[]): TenureRecord[] {
   const tenures = new Map<string, TenureRecord>();
   for (const { record } of revisions.toReversed()) {
     if (record === null) continue;

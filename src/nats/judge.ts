@@ -73,8 +73,8 @@ export function judgeLeases(
   judge.warn(
     config.max_msgs_per_subject !== 1,
     "history",
-    `keeps ${config.max_msgs_per_subject} revisions of a key (max_msgs_per_subject): 1 is enough, ` +
-      "and more cost space at each renewal. Set it to 1",
+    "keeps old revisions of a key (max_msgs_per_subject): 1 is enough, and more cost space at each " +
+      "renewal. Set it to 1",
   );
   judgeCopies(judge, info, options.clustered);
   return judge;
@@ -96,7 +96,7 @@ export function judgeTenures(
       "displaces it would owe it no grace. Set max_age to 0",
   );
   judge.warn(
-    Math.abs(config.max_msgs_per_subject ?? 1) < 2,
+    config.max_msgs_per_subject === 1,
     "history",
     "keeps only the newest record of each store (max_msgs_per_subject), so there is no history. " +
       "Set it to 8",

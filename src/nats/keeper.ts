@@ -15,7 +15,7 @@ import { Membership } from "./membership.ts";
 import { checkOptions, type NatsOptions } from "./options.ts";
 import { Pause } from "./pause.ts";
 import { type ServerFindings, Session, type SessionOptions } from "./session.ts";
-import { EXIT_CONFIG, type Finding, SetupError } from "./setup_error.ts";
+import { type Finding, SetupError } from "./setup_error.ts";
 import { Troubles } from "./troubles.ts";
 import { checkServerVersion } from "./versions.ts";
 
@@ -285,7 +285,7 @@ export class Keeper {
   }
 
   #tellFatal({ check, message }: Finding): void {
-    this.#tell({ fatal: true, exit: EXIT_CONFIG, check, topic: message, message });
+    this.#tell({ fatal: true, check, topic: message, message });
   }
 
   #tell(problem: Problem): void {

@@ -8,7 +8,7 @@ import type { Finding } from "./setup_error.ts";
 /** Why the coordinator cannot be used now. */
 export interface Problem extends Finding {
   /**
-   * True: it contradicts the setup. Before READY the agent exits with `exit`; later it is
+   * True: it contradicts the setup. Before READY the agent exits with 78; later it is
    * `misconfigured`. The adapter goes on looking either way, and tells when it is over.
    */
   readonly fatal: boolean;
@@ -17,8 +17,6 @@ export interface Problem extends Finding {
    * is well again.
    */
   readonly topic: string;
-  /** The exit status; only where fatal. */
-  readonly exit?: number;
 }
 
 /** How the buckets contradict the agent by now. */

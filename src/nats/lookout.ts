@@ -113,8 +113,9 @@ export class Lookout implements SessionHooks {
 
   /**
    * Inspects the buckets, of which this TTL is expected. New ones get it, or that of those before: an agent
-   * that is started again must not change the fleet's TTL because the buckets were lost. Null: it hung, as in an election, and is to be
-   * made anew, since requests that were not answered are again; its own question may be lost.
+   * that is started again must not change the fleet's TTL because the buckets were lost. Null: it hung, as
+   * in an election, and is to be made anew, since requests that were not answered are again; its own
+   * question may be lost.
    */
   inspect(session: Session, wantedTtlMs: number | undefined): Promise<Inspection | null> {
     const { clock } = this.#options;

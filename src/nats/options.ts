@@ -64,9 +64,6 @@ export interface NatsOptions {
   readonly timers: Timers;
 }
 
-/** The TTL of a bucket that we create and were told none, in milliseconds. */
-export const DEFAULT_TTL_MS = 15_000;
-
 /** Shorter TTLs leave no room for an election or a retry: a warning. In milliseconds. */
 export const SHORT_TTL_MS = 3_000;
 

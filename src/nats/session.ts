@@ -30,7 +30,7 @@ const TIMEOUT_PER_RENEWAL = 0.9;
 const RTT_INTERVAL_MS = 10_000;
 
 /** How long a request's answer is awaited where leases have this TTL; both in milliseconds. */
-export function requestTimeoutMs(ttlMs: number): number {
+function requestTimeoutMs(ttlMs: number): number {
   return Math.min(MAX_TIMEOUT_MS, Math.floor((ttlMs / 3) * TIMEOUT_PER_RENEWAL));
 }
 

@@ -2,9 +2,7 @@
  * What contradicts the setup, and will not heal by trying again.
  * @module
  */
-
-/** The exit status of a wrong configuration (sysexits' EX_CONFIG). */
-export const EXIT_CONFIG = 78;
+import { EXIT_CONFIG } from "../sys/exit.ts";
 
 /** Something found out about the coordinator that a person should know, under a short stable name. */
 export interface Finding {

@@ -8,7 +8,7 @@ import { nanos } from "@nats-io/transport-node";
 import { keyPrefix, streamOf } from "./wire.ts";
 
 /** Revisions kept of each tenure record: two a tenure, its begin and its release. */
-export const TENURE_HISTORY = 8;
+const TENURE_HISTORY = 8;
 
 /** The server's own default, and the longest window for duplicates that any TTL needs, in milliseconds. */
 const DUPLICATE_WINDOW_MS = 120_000;

@@ -7,10 +7,14 @@ import type { EntryRead, Outcome, TenureRead } from "../ports/coordinator.ts";
 import { parseTenure, parseTtl, TTL_HEADER } from "./records.ts";
 import type { Reply } from "./reply_reader.ts";
 
-/** Conflicts. The first carries the key's newest revision in its text; replicated streams often answer the second, with no number. */
+/**
+ * Conflicts. The first carries the key's newest revision in its text; replicated streams often answer the
+ * second, with no number.
+ */
 const WRONG_LAST_SEQUENCE = 10071;
 const WRONG_LAST_SEQUENCE_UNKNOWN = 10164;
-const NO_MESSAGE_FOUND = 10037;
+/** There is nothing under the key, or in the stream. */
+export const NO_MESSAGE_FOUND = 10037;
 /** The status of an answer where nobody listens. */
 const NO_RESPONDERS = 503;
 
@@ -109,7 +113,7 @@ export function decodeWrite(reply: Reply): Outcome<number> {
 }
 
 /** The answer to a read: the stored message, or null where there is none. */
-export function decodeRead(reply: Reply): Outcome<StoredMessage | null> {
+function decodeRead(reply: Reply): Outcome<StoredMessage | null> {
   const answer = parseAnswer(reply);
   if ("kind" in answer) return answer;
   if (answer.error !== undefined) {
@@ -129,11 +133,8 @@ export function decodeEntry(reply: Reply): Outcome<EntryRead> {
   return { kind: "ok", value: read.value === null ? { kind: "none" } : entryOf(read.value) };
 }
 
-/** A revision of a tenure record, as {@linkcode TenureRead}. */
-export type TenureRevision = TenureRead;
-
 /** The answer to a read of the tenures bucket: the revision found, or null where there is none. */
-export function decodeRevision(reply: Reply): Outcome<TenureRevision | null> {
+export function decodeRevision(reply: Reply): Outcome<TenureRead | null> {
   const read = decodeRead(reply);
   if (read.kind !== "ok") return read;
   return { kind: "ok", value: read.value === null ? null : tenureOf(read.value) };

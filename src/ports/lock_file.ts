@@ -33,6 +33,8 @@ export type LockFailure =
     readonly kind: "busy";
     readonly fence: Fence | null;
     readonly owners?: readonly LockOwner[];
+    /** The process that the file names is not there: something that it started has the lock. */
+    readonly isLeft?: boolean;
   }
   /** The directory of the lock file does not exist. */
   | { readonly kind: "unknown_store"; readonly path: string }

@@ -7,6 +7,7 @@
  */
 import { createServer, type Server, type Socket } from "node:net";
 import { reasonOf } from "../sys/errno.ts";
+import { EXIT_CANNOT_CREATE } from "../sys/exit.ts";
 
 /** More than a monitor's request has; what is longer is refused. */
 const MAX_REQUEST_BYTES = 8_192;
@@ -30,8 +31,8 @@ export type Pages = Readonly<Record<string, () => Page | Promise<Page>>>;
 /** Why the pages cannot be served. */
 export class HttpError extends Error {
   override readonly name = "HttpError";
-  /** EX_CANTCREAT. */
-  readonly exit = 73;
+  /** The exit status of a program that ends because of it. */
+  readonly exit = EXIT_CANNOT_CREATE;
 }
 
 const REASONS: Readonly<Record<number, string>> = {

@@ -3,6 +3,7 @@
  * @module
  */
 import { readdirSync, readFileSync } from "node:fs";
+import { processStartTime } from "../sys/proc.ts";
 import { Counter, Gauge, Histogram, Registry } from "./prometheus.ts";
 
 /** What is read when the metrics are. */
@@ -194,8 +195,7 @@ export class Metrics {
 
 /** Seconds since 1970, as the kernel has it: steps of the clock since then do not count. */
 function startTimeSeconds(): number {
-  const stat = readFileSync("/proc/self/stat", "latin1");
-  const ticks = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]);
+  const ticks = processStartTime(process.pid)!;
   const [, bootSeconds] = /^btime (\d+)$/m.exec(readFileSync("/proc/stat", "latin1"))!;
   return Number(bootSeconds) + ticks / TICKS_PER_SECOND;
 }

@@ -14,7 +14,6 @@ import { type ErrorObject, MAX_REQUEST_BYTES } from "./protocol.ts";
 export const PARSE_ERROR = -32700;
 export const INVALID_REQUEST = -32600;
 export const METHOD_NOT_FOUND = -32601;
-export const INVALID_PARAMS = -32602;
 export const INTERNAL_ERROR = -32603;
 
 /** The id of an answer to what had none that could be read. */

@@ -5,8 +5,13 @@
  */
 import type { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
-import { type BadRequest, encodeError, encodeNotification, type Request } from "./codec.ts";
-import { RequestDecoder } from "./codec.ts";
+import {
+  type BadRequest,
+  encodeError,
+  encodeNotification,
+  type Request,
+  RequestDecoder,
+} from "./codec.ts";
 import type { BusyPoll } from "./busy_poll.ts";
 import type { Caller, Dispatcher } from "./dispatch.ts";
 import { hungUp } from "./handle.ts";

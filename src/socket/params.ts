@@ -1,6 +1,7 @@
 /**
  * Checks what a request asks with: types, ranges, store codes (but a guard's, which is its first gate);
- * fills in the defaults. Members nobody knows are ignored. Everything refused here is `invalid`, in a sentence that names the parameter.
+ * fills in the defaults. Members nobody knows are ignored. Everything refused here is `invalid`, in a
+ * sentence that names the parameter.
  * @module
  */
 import * as v from "valibot";

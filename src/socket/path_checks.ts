@@ -5,15 +5,12 @@
 import { lstatSync, type Stats, statSync } from "node:fs";
 import { connect } from "node:net";
 import { otherWriter } from "../sys/directory.ts";
+import { EXIT_CANNOT_CREATE, EXIT_USAGE } from "../sys/exit.ts";
 import { descriptorOf } from "./handle.ts";
 import type { Peer } from "./peers.ts";
 
 /** `sun_path` of Linux holds 108 bytes, the last one a NUL. */
 export const MAX_PATH_BYTES = 107;
-
-/** EX_USAGE: the path given cannot be one. EX_CANTCREAT: the socket cannot be made. */
-const EXIT_USAGE = 64;
-const EXIT_CANNOT_CREATE = 73;
 
 /** Why there is no socket. */
 export class SocketError extends Error {

@@ -23,6 +23,7 @@ type Filled<T, K extends keyof T> = Omit<T, K> & Required<Pick<T, K>>;
 /** Whether a store is held by this agent, by another node, or by nobody as far as known. */
 export type LeaseState = "self" | "other" | "free";
 
+/** Asks for a grant of a store. */
 export interface GuardParams {
   readonly store: string;
   /** How long to wait for the turn, the lock and the end of a grace. Default 0. */
@@ -39,6 +40,7 @@ export interface GuardParams {
   readonly purpose?: string;
 }
 
+/** A grant: while it lasts, and not after its deadline, its client may write. */
 export interface GuardResult {
   readonly token: string;
   readonly store: string;
@@ -54,6 +56,7 @@ export interface GuardResult {
   readonly unguarded: string | null;
 }
 
+/** The commit-point check of a grant. */
 export interface VerifyParams {
   readonly token: string;
   readonly store: string;
@@ -64,6 +67,7 @@ export interface VerifyParams {
   readonly pass_lock?: boolean;
 }
 
+/** The hold was proved by a write that was sent after the question came. */
 export interface VerifyResult {
   readonly store: string;
   readonly epoch: number;
@@ -71,6 +75,7 @@ export interface VerifyResult {
   readonly remaining_ms: number;
 }
 
+/** Gives a grant back. */
 export interface ReleaseParams {
   readonly token: string;
 }
@@ -81,6 +86,7 @@ export interface HeldParams {
   readonly stores?: readonly string[];
 }
 
+/** Whether this agent holds the store, or each of them. */
 export interface HeldResult {
   /**
    * One answer for `store`, a map by code for `stores`. `__proto__` is a valid store code: whoever
@@ -89,32 +95,31 @@ export interface HeldResult {
   readonly held: boolean | Readonly<Record<string, boolean>>;
 }
 
+/** Asks about one store. */
 export interface StoreParams {
   readonly store: string;
 }
 
-export interface HolderResult {
-  readonly store: string;
-  readonly state: LeaseState;
-  readonly node: string | null;
-  readonly address: string | null;
-  readonly epoch: number | null;
-  readonly since: string | null;
-}
+/** Whose a store is, as far as this agent knows. */
+export type HolderResult = Omit<LeaseInfo, "held">;
 
+/** Asks to be told of every change of these stores' leases. */
 export interface WatchParams {
   /** Default: every store the agent knows. */
   readonly stores?: readonly string[];
 }
 
+/** A watch: its notifications carry its name, and `unwatch` takes it. */
 export interface WatchResult {
   readonly subscription: string;
 }
 
+/** Ends a watch of this connection. */
 export interface UnwatchParams {
   readonly subscription: string;
 }
 
+/** How the agent is. What is null is not known yet, or, in standalone mode, does not exist. */
 export interface StatusResult {
   readonly version: string;
   readonly node: string;
@@ -145,12 +150,14 @@ export interface StatusResult {
   readonly warnings: readonly string[];
 }
 
+/** One thing that has to be right for writes to be guarded; `message` says what is wrong, and what to do. */
 export interface StatusCheck {
   readonly name: string;
   readonly ok: boolean;
   readonly message: string;
 }
 
+/** Asks for a page of the stores that the agent knows, sorted by code. */
 export interface LeasesParams {
   /** Only store codes that start with it. */
   readonly prefix?: string;
@@ -160,6 +167,7 @@ export interface LeasesParams {
   readonly limit?: number;
 }
 
+/** A store's lease. `epoch` and `since` (RFC 3339) are null where they are not known, or nobody has it. */
 export interface LeaseInfo {
   readonly store: string;
   readonly state: LeaseState;
@@ -176,11 +184,13 @@ export interface ListedLease extends LeaseInfo {
   readonly stepped_down_until?: string;
 }
 
+/** A page of leases; `next` is what to give as `after` for the one behind it, null for none. */
 export interface LeasesResult {
   readonly leases: readonly ListedLease[];
   readonly next: string | null;
 }
 
+/** The tenures of a store that the coordinator still has. */
 export interface HistoryResult {
   /** Newest first. */
   readonly tenures: readonly TenureRecord[];
@@ -233,6 +243,7 @@ export interface Methods {
   stepdown: { params: StepdownParams; filled: StepdownParams; result: StepdownResult };
 }
 
+/** The name of a method. */
 export type Method = keyof Methods;
 
 /** A grant's deadline: `expiring` when it draws near unrenewed, `renewed` when it moved on. */
@@ -251,14 +262,8 @@ export interface LostParams {
 }
 
 /** The state of a watched store. */
-export interface LeaseParams {
+export interface LeaseParams extends Omit<LeaseInfo, "since"> {
   readonly subscription: string;
-  readonly store: string;
-  readonly state: LeaseState;
-  readonly held: boolean;
-  readonly node: string | null;
-  readonly address: string | null;
-  readonly epoch: number | null;
 }
 
 /** Every notification and its parameters. */

@@ -36,12 +36,22 @@ export function processState(pid: number): ProcessState | null {
 
 /** Reads a line of `/proc/PID/stat`; null if it is none. */
 export function parseStat(stat: string): ProcessState | null {
+  const fields = statFields(stat);
+  const startTime = Number(fields[19]);
+  return Number.isSafeInteger(startTime) ? { startTime, ended: hasEnded(fields) } : null;
+}
+
+/** The fields of a line of `/proc/PID/stat` from the third on: state, parent, group, session, … */
+export function statFields(stat: string): string[] {
   // The command, in parentheses, may itself hold spaces and parentheses: fields go on after the last.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  const [state, threads, startTime] = [fields[0], Number(fields[17]), Number(fields[19])];
-  if (!Number.isSafeInteger(startTime)) return null;
+  return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+}
+
+/** Whether the process of these fields has ended, and only its exit status waits for its parent. */
+export function hasEnded(fields: readonly string[]): boolean {
+  const [state, threads] = [fields[0], Number(fields[17])];
   // A main thread that ended while others run shows as Z as well: that process still lives.
-  return { startTime, ended: (state === "Z" || state === "X") && threads <= 1 };
+  return (state === "Z" || state === "X") && threads <= 1;
 }
 
 /**

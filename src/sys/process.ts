@@ -1,13 +1,12 @@
 /**
- * Settings of the calling process: what happens when its parent dies, whose orphans it adopts, how many
- * descriptors it may open, and which of them are inherited.
+ * Settings of the calling process: whose orphans it adopts, how many descriptors it may open, and which of
+ * them are inherited.
  * @module
  */
 import { closeSync } from "node:fs";
 import { addressOf, errno, libc, memory, putWord } from "./libc.ts";
 import { SysError } from "./errno.ts";
 
-const PR_SET_PDEATHSIG = 1;
 const PR_SET_CHILD_SUBREAPER = 36;
 const RLIMIT_NOFILE = 7;
 const F_DUPFD_CLOEXEC = 1030;
@@ -24,26 +23,13 @@ export interface DescriptorLimit {
 }
 
 /**
- * Has the kernel send `signal` (0: none) to this process when the thread that started it ends. It
- * survives exec but not fork, and is cleared by running a set-user-ID program. A parent that ended
- * before this call sends nothing: compare `process.ppid` afterwards.
- *
- * @throws {SysError}
- */
-export function setParentDeathSignal(signal: number): void {
-  if (libc.prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0) !== 0) {
-    throw new SysError("prctl(PR_SET_PDEATHSIG)", errno());
-  }
-}
-
-/**
  * Makes this process the parent of orphans among its descendants, so that it can see and reap
  * them. Not inherited by children.
  *
  * @throws {SysError}
  */
-export function setChildSubreaper(on: boolean): void {
-  if (libc.prctl(PR_SET_CHILD_SUBREAPER, on ? 1 : 0, 0, 0, 0) !== 0) {
+export function setChildSubreaper(): void {
+  if (libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) !== 0) {
     throw new SysError("prctl(PR_SET_CHILD_SUBREAPER)", errno());
   }
 }

@@ -61,3 +61,28 @@ test("nothing is kept of a store that came and went while nobody read", async ()
   reader.drain();
   expect(reader.told).toEqual([]);
 });
+
+test("a store is forgotten in its time after the last watch of it ended, not before", async () => {
+  const [time, reader] = [new FakeTime(), new Reader()];
+  const agent = plainAgent(time, { ttlMs: TTL_MS, interestMs: 2 * TTL_MS });
+  let watch = "";
+  agent.watching.watch(reader, ["one"], { ok: (id) => watch = id, fail: () => {} });
+  let over = false;
+  time.after(4 * TTL_MS, () => (over = true));
+  await pass(time, () => over);
+  expect(isKnown(agent, "one")).toBe(true);
+  expect(agent.watching.unwatch(reader, watch)).toBe(true);
+  over = false;
+  time.after(4 * TTL_MS, () => (over = true));
+  await pass(time, () => over);
+  expect(isKnown(agent, "one")).toBe(false);
+});
+
+test("a store that is not to be held at all events any more is forgotten like any other", async () => {
+  const time = new FakeTime();
+  const agent = plainAgent(time, { ttlMs: TTL_MS, interestMs: 2 * TTL_MS });
+  agent.setPinned(new Set(["one", "two"]));
+  agent.setPinned(new Set(["two"]));
+  await pass(time, () => !isKnown(agent, "one") || time.bootMs() > 20 * TTL_MS);
+  expect([isKnown(agent, "one"), isKnown(agent, "two")]).toEqual([false, true]);
+});

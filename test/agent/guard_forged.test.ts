@@ -18,7 +18,7 @@ const NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-grou
  * says it runs under that guard with this grant: which closes the connection, and keeps the lock.
  */
 const FORGER = `
-import json, os, socket, sys, time
+import hashlib, json, os, socket, sys, time
 path, mark_file = sys.argv[1:3]
 while not os.path.exists(mark_file): time.sleep(0.02)
 agent = socket.socket(socket.AF_UNIX)
@@ -28,7 +28,8 @@ agent.sendall(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "guard", "params"
 line, fds, _, _ = socket.recv_fds(agent, 65536, 4)
 for fd in fds: os.set_inheritable(fd, True)
 token = json.loads(line.split(b"\\n")[0])["result"]["token"]
-env = {"PATH": "/usr/bin:/bin", "ZIT_LEASE_TOKEN": token, "ZIT_LEASE_GUARDS": open(mark_file).read()}
+signed = open(mark_file).read() + "." + hashlib.sha256(token.encode()).hexdigest()[:16]
+env = {"PATH": "/usr/bin:/bin", "ZIT_LEASE_TOKEN": token, "ZIT_LEASE_GUARDS": signed}
 os.execvpe("sleep", ["sleep", "600"], env)
 `;
 
@@ -61,9 +62,9 @@ test.if(isRoot)(
     const guard = guardStore(alpha, "one", ["sh", "-c", `echo $$ > ${pidFile}; sleep 600; :`]);
     const pid = await pidIn(pidFile);
     const environment = readFileSync(`/proc/${pid}/environ`, "latin1").split("\0");
-    const mark = environment.find((each) => each.startsWith("ZIT_LEASE_GUARDS="))!.split("=")[1];
+    const marks = environment.find((each) => each.startsWith("ZIT_LEASE_GUARDS="))!;
     // What anybody can read in the cgroup's name, where one could be made.
-    writeFileSync(markFile, mark);
+    writeFileSync(markFile, /=([0-9a-f]+)\./.exec(marks)![1]!);
     const killed = await alpha.logged("leftovers_killed", { store: "two" });
     expect(killed.pids).toEqual([forger.pid]);
     expect(isRunning(pid)).toBe(true);

@@ -4,7 +4,7 @@ import { Window } from "../../src/agent/window.ts";
 function answer(window: Window, tookMs: number, times: number): void {
   for (let i = 0; i < times; i++) {
     window.sent(0);
-    window.answered(tookMs);
+    window.answered(tookMs, true);
   }
 }
 

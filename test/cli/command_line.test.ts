@@ -1,6 +1,6 @@
 /** The built program's words and exit statuses. */
 import { expect, test } from "bun:test";
-import { checkLine } from "../../src/cli/check.ts";
+import { checkLine } from "../../src/cli/check_line.ts";
 import { createProgram } from "../../src/cli/program.ts";
 import { AGENT, FakeAgent, finish, runAgent } from "../support/agent_under_test.ts";
 import { RealAgent, runClient } from "../support/real_agent.ts";

@@ -75,7 +75,7 @@ for (const passLock of [undefined, process.env.AGENT, false]) {
 }
 await agent.guard("one", {}, async (token) => {
   const nothing = new ZitCli({ executable: "/nowhere" }).write(token, "one", []);
-  say(await nothing.catch((error) => error.message));
+  say(await nothing.catch((error) => error.message.split(";")[0]));
 });
 await agent.close();
 `;

@@ -224,18 +224,24 @@ describe("ZitCli", () => {
     }
   });
 
-  test("write() says so when there is no such executable", async () => {
-    const cli = new ZitCli({ executable: join(directory.path, "nothing") });
-    const cannot = new ZitCli({ executable: "/etc/passwd" });
-    for (const passLock of [AGENT, false] as const) {
-      await agent.guard("two", { passLock }, async (token) => {
-        expect(await failure(cli.write(token, "two", ["commit"]))).toMatchObject({
-          code: "ENOENT",
+  test.each(["/nowhere/zit", "/etc/passwd"])(
+    "says what to do where the executable cannot be run: %s",
+    async (executable) => {
+      const cli = new ZitCli({ executable });
+      const said = {
+        kind: "misconfigured",
+        message: expect.stringMatching(
+          new RegExp(`^Cannot run ${executable}: .*; have the option \`executable\` name`),
+        ),
+      };
+      expect(await failure(cli.read("two", "log"))).toMatchObject(said);
+      for (const passLock of [AGENT, false] as const) {
+        await agent.guard("two", { passLock }, async (token) => {
+          expect(await failure(cli.write(token, "two", ["commit"]))).toMatchObject(said);
         });
-        expect(await failure(cannot.write(token, "two", []))).toMatchObject({ code: "EACCES" });
-      });
-    }
-  });
+      }
+    },
+  );
 });
 
 describe.skipIf(Bun.which("fossil") === null)("ZitCli with fossil", () => {

@@ -1,4 +1,5 @@
 import { afterEach, expect, test } from "bun:test";
+import { signOf } from "../../src/cli/guard/sweep.ts";
 import type { Left } from "../../src/agent/types.ts";
 import { Leftovers } from "../../src/daemon/leftovers.ts";
 import type { Seen } from "../../src/daemon/seen.ts";
@@ -56,12 +57,21 @@ function setUp({ clock, timers }: Parts = realTime()) {
     reap(pid);
     closing.push(() => isRunning(pid) && process.kill(pid, "SIGKILL"));
     const startTime = made.length;
-    const nothing = { parent: 1, group: pid, marks: [], token: null, uid: UID, groups: [] };
+    const nothing = {
+      parent: 1,
+      group: pid,
+      marks: [],
+      signs: [],
+      token: null,
+      uid: UID,
+      groups: [],
+    };
     made.push({ ...nothing, ...what, pid, startTime });
     return pid;
   };
   /** A process that counts as told this token, under the guard of this mark. */
-  const runUnder = (token: string, mark: string, uid = UID) => run({ token, marks: [mark], uid });
+  const runUnder = (token: string, mark: string, uid = UID) =>
+    run({ token, marks: [mark], signs: [signOf(token)], uid });
   /** A process that has nothing of a grant but its lock, which was granted to `pid`. */
   const runLocked = (store: string, pid: number, what: Partial<Seen> = {}): number => {
     makeStore(locks, store);

@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { carriersOf, marksOf } from "../../src/daemon/marked.ts";
+import { signOf } from "../../src/cli/guard/sweep.ts";
 import type { Seen } from "../../src/daemon/seen.ts";
 
 /** The user of all grants here, and the process that they were given to. */
@@ -7,6 +8,7 @@ const UID = 1_000;
 const CLIENT = 5;
 
 interface Made {
+  /** `a=A:b`: the mark `a`, signed with the token `A`, and within that `b`, which is not signed. */
   marks?: string;
   token?: string;
   parent?: number;
@@ -18,15 +20,23 @@ interface Made {
 /** Processes by number: started in that order, each by the one before unless said otherwise. */
 function processes(...each: Made[]): Seen[] {
   return each.map(({ marks = "", token = null, parent, startTime, uid, groups }, index) => ({
+    ...marksIn(marks),
     pid: index + 10,
     parent: parent ?? index + 9,
     group: 10,
     startTime: startTime ?? index,
-    marks: marks.split(":").filter((mark) => mark !== ""),
     token: token ?? null,
     uid: uid ?? UID,
     groups: groups ?? [],
   }));
+}
+
+function marksIn(text: string): Pick<Seen, "marks" | "signs"> {
+  const each = text === "" ? [] : text.split(":").map((entry) => entry.split("="));
+  return {
+    marks: each.map(([mark]) => mark!),
+    signs: each.map(([_, token]) => token === undefined ? "" : signOf(token)),
+  };
 }
 
 const marksOfAll = (tokens: readonly string[], all: readonly Seen[]) =>
@@ -43,12 +53,12 @@ const carriersOfAll = (marks: readonly string[], all: readonly Seen[]) => {
 };
 
 test("marksOf() finds the mark of the guard that was given the token", () => {
-  const all = processes({}, { marks: "a", token: "A" }, { marks: "b", token: "B" });
+  const all = processes({}, { marks: "a=A", token: "A" }, { marks: "b=B", token: "B" });
   expect(marksOfAll(["A", "C"], all)).toEqual({ A: "a" });
 });
 
-test("marksOf() finds the innermost of guards in guards", () => {
-  const all = processes({ marks: "a", token: "A" }, { marks: "a:b", token: "B" });
+test("marksOf() tells guards in guards apart, also by one process", () => {
+  const all = processes({ marks: "a=A:b=B", token: "B" });
   expect(marksOfAll(["A"], all)).toEqual({ A: "a" });
   expect(marksOfAll(["B"], all)).toEqual({ B: "b" });
 });
@@ -57,12 +67,18 @@ test("marksOf() finds nothing for a token that was not given to a guard", () => 
   expect(marksOfAll(["A"], processes({ token: "A" }, { marks: "b" }))).toEqual({});
 });
 
-test("marksOf() does not take a guard's mark for that of a client within it", () => {
-  const command = { marks: "a", token: "A", startTime: 5 };
-  const startedByClient = { marks: "a", token: "B", startTime: 6 };
-  for (const all of [[command, startedByClient], [startedByClient, command]]) {
-    expect(marksOfAll(["B"], processes(...all))).toEqual({});
-    expect(marksOfAll(["A", "B"], processes(...all))).toEqual({ A: "a" });
+test("marksOf() does not take a guard's mark for that of a client within it, whatever the command shows", () => {
+  const startedByClient = { marks: "a=A", token: "B" };
+  const commands: Made[] = [
+    { marks: "a=A", token: "A" },
+    { marks: "a=A" }, // unset by itself
+    { groups: [{ maker: 4, mark: "a" }] }, // written over, as by setproctitle
+  ];
+  for (const command of commands) {
+    for (const all of [[command, startedByClient], [startedByClient, command]]) {
+      expect(marksOfAll(["B"], processes(...all))).toEqual({});
+      expect(marksOfAll(["A", "B"], processes(...all))).toEqual({ A: "a" });
+    }
   }
 });
 
@@ -83,8 +99,8 @@ test("carriersOf() finds who carries the mark anywhere, and all that those start
 });
 
 test("marksOf() neither believes another user a mark nor lets him hide whose it is", () => {
-  const forged = { marks: "a", token: "B", uid: UID + 1 }; // older than the command
-  const all = processes(forged, { marks: "a", token: "A" }, { marks: "b", token: "A", uid: 0 });
+  const forged = { marks: "a=B", token: "B", uid: UID + 1 };
+  const all = processes(forged, { marks: "a=A", token: "A" }, { marks: "b=A", token: "A", uid: 0 });
   expect(marksOfAll(["A", "B"], all)).toEqual({ A: "a" });
 });
 

@@ -286,3 +286,15 @@ test("handOver() gives nothing on when the file was replaced, or another process
   expect(replaced.handOver()).toBeNull();
   replaced.close();
 });
+
+test("handOver() passes on how long the file is by now: a shorter line is all of it again", () => {
+  using dir = tempDir();
+  const files = lockFiles(dir.path);
+  const path = makeStore(files, "s");
+  const lock = mustLock(files, "s");
+  expect(lock.writeFence({ ...fenceOf("s", 1), node: "n".repeat(600) })).toBeNull();
+  const next = lock.handOver()!;
+  expect(next.writeFence(fenceOf("s", 2))).toBeNull();
+  expect(statSync(path).size).toBe(SECTOR_BYTES);
+  next.close();
+});

@@ -207,7 +207,7 @@ test("lock() is busy and says what the file says when another process has it", a
   await using other = await holder(path);
   await leavingNothingOpen(() => {
     const result = lockNow(files, "s");
-    expect(result).toMatchObject({ kind: "busy", fence: fenceOf("s", 7) });
+    expect(result).toMatchObject({ kind: "busy", fence: fenceOf("s", 7), isLeft: false });
     expect((result as { owners?: unknown[] }).owners).toContainEqual({
       pid: other.pid,
       command: `flock --exclusive ${path} sh -c echo locked; read x`,
@@ -240,6 +240,7 @@ print(daemon.pid)`,
   expect(result).toMatchObject({
     kind: "busy",
     fence: { epoch: 3, pid: parent.pid },
+    isLeft: true,
     owners: [{ pid, command: "sleep 61" }],
   });
 });

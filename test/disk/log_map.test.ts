@@ -196,3 +196,22 @@ test("LogMap() opens a log that another program has cut or lengthened", () => {
   expect(contents(again)).toEqual({ a: 1, b: 2 });
   again.close();
 });
+
+test("LogMap() says in the log which boot it is after a rewrite that ends with another boot's", () => {
+  using dir = tempDir();
+  const path = join(dir.path, "map");
+  const old = LogMap.open(path, NUMBERS);
+  old.set("a", 1);
+  old.close();
+  const map = LogMap.open(path, { ...NUMBERS, boot: "boot-2" });
+  map.set("b", 2);
+  map.retain((_, key) => key === "a");
+  map.set("c", 3);
+  map.close();
+  const again = LogMap.open(path, { ...NUMBERS, boot: "boot-2" });
+  expect([...again.entries]).toEqual([
+    ["a", { value: 1, boot: "boot-1" }],
+    ["c", { value: 3, boot: "boot-2" }],
+  ]);
+  again.close();
+});

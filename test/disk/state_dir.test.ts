@@ -97,7 +97,7 @@ test("open() refuses a directory that another agent has, naming it, until that i
   await using other = await agent(dir.path);
   const before = openFds();
   const error = errorOf(() => open(dir.path));
-  expect(error.exitCode).toBe(73);
+  expect(error.exit).toBe(73);
   expect(error.pid).toBe(other.pid);
   expect(error.message).toBe(
     `Cannot use state directory ${dir.path}: another agent (pid ${other.pid}, node node-b) is ` +
@@ -144,7 +144,7 @@ test("open() says what is wrong when the path cannot be a state directory", asyn
     ]
   ) {
     const error = errorOf(() => open(path!));
-    expect(error.exitCode).toBe(73);
+    expect(error.exit).toBe(73);
     expect(error.message).toStartWith(`Cannot use state directory ${path}: ${reason}`);
     expect(error.message).toEndWith("or choose another with --state-dir");
   }
@@ -169,8 +169,8 @@ test("open() refuses a directory in which everybody may write", () => {
   const path = join(dir.path, "state");
   mkdirSync(path);
   chmodSync(path, 0o1777);
-  const { message, exitCode } = errorOf(() => open(path));
-  expect(exitCode).toBe(73);
+  const { message, exit } = errorOf(() => open(path));
+  expect(exit).toBe(73);
   expect(message).toBe(
     `Cannot use state directory ${path}: everybody may write to it, and could change what this ` +
       `agent has to know; chmod o-w ${path}`,

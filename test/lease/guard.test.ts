@@ -83,7 +83,7 @@ test("handle() ends every wait when the setup contradicts the agent", () => {
     const h = new Harness();
     const id = wait(h);
     expect(h.refused.has(id)).toBe(false);
-    h.handle({ type: "contradicted", reason: "the bucket has another TTL" });
+    h.handle({ type: "misconfigured", reason: "the bucket has another TTL" });
     expect(h.refused.get(id)).toMatchObject({
       kind: "misconfigured",
       message: expect.stringContaining("another TTL"),
@@ -319,6 +319,44 @@ test("handle() refuses within 2 s when nothing answers, whatever the wait", () =
   expect(h.refused.get(id)?.kind).toBe("unavailable");
 });
 
+test("handle() waits for each answer of a slow coordinator, and is told by the last one that does not come", () => {
+  const slow = new Harness();
+  const id = slow.guard();
+  slow.pass(1_000);
+  slow.put(ok(50));
+  slow.pass(1_000);
+  slow.tenure(null);
+  slow.pass(1_000);
+  slow.recorded();
+  slow.pass(1_000);
+  // A renewal that came due meanwhile, and the proof.
+  for (let revision = 51; slow.requests.length > 0; revision++) slow.put(ok(revision));
+  expect(slow.granted).toMatchObject([{ id }]);
+
+  const gone = new Harness();
+  const other = gone.guard();
+  gone.pass(1_000);
+  gone.put(ok(50));
+  gone.pass(1_700);
+  expect(gone.refused.size).toBe(0);
+  gone.pass(100);
+  expect(gone.refused.get(other)?.kind).toBe("unavailable");
+});
+
+test("handle() does not wait for ever for a coordinator that answers and never lets anybody have it", () => {
+  const h = new Harness();
+  const id = h.guard();
+  const startMs = h.nowMs;
+  while (!h.refused.has(id) && h.nowMs - startMs < 60_000) {
+    h.pass(500);
+    const [request] = h.requests;
+    if (request?.type === "put_entry") h.put(CONFLICT);
+    else if (request?.type === "read_entry") h.read(ok({ kind: "none" }));
+  }
+  expect(h.refused.get(id)?.kind).toBe("unavailable");
+  expect(h.nowMs - startMs).toBeLessThan(4 * 1_800 + 500);
+});
+
 test("handle() asks for a lease again at once for those who wait for it, however busy the agent is", () => {
   for (const hears of [true, false]) {
     const h = new Harness();
@@ -375,4 +413,72 @@ test("handle() answers every verify that was under way when its grant ends", () 
   expect(h.verifyFailed.get(verify)?.kind).toBe("no_token");
   h.put(UNKNOWN);
   expect(h.verifyFailed.size).toBe(1);
+});
+
+test("handle() warns no client whose grant is lost that a later lease is running out", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const old = h.grant(51, { follow: true });
+  h.pass(TTL_MS);
+  h.put(ok(70));
+  h.tenure({ ...tenureOf(ME, 50), node: "alpha" });
+  h.recorded();
+  const next = h.grant(71, { shared: false });
+  h.effects.length = 0;
+  h.pass(TTL_MS * 0.7);
+  expect(h.effects.flatMap((each) => each.type === "expiring" ? each.id : [])).toEqual([next]);
+  expect(h.lost.has(old)).toBe(true);
+});
+
+test("handle() lets a guard that lost its tenure before its grant go first in the next one", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const first = h.guard({ waitMs: 60_000, waitLease: true });
+  h.guard({ waitMs: 60_000, waitLease: true });
+  h.put(CONFLICT);
+  h.read(ok(entryOf("beta", "i-beta", 60)));
+  h.tenure(tenureOf("i-beta", 60));
+  h.pass(TTL_MS / 3);
+  h.put(ok(70));
+  h.tenure(tenureOf("i-beta", 60, true));
+  h.recorded();
+  h.put(ok(71));
+  expect(h.granted).toMatchObject([{ id: first }]);
+});
+
+test("handle() gives the coordinator its time from when the lease is in doubt, not from when a guard came", () => {
+  const h = new Harness();
+  h.acquire(50);
+  h.grant(51);
+  const waits = h.guard({ waitMs: 60_000 });
+  h.pass(3_000);
+  h.put(CONFLICT);
+  h.pass(100);
+  expect(h.refused.size).toBe(0);
+  h.read(ok(entryOf("beta", "i-beta", 60)));
+  h.tenure(tenureOf("i-beta", 60));
+  expect(h.refused.get(waits)).toMatchObject({ kind: "not_holder", holder: { node: "beta" } });
+});
+
+test("handle() asks a coordinator that has lost its past no sooner than a TTL after it gave the store up", () => {
+  const h = new Harness();
+  h.handle({ type: "tick" });
+  h.put(ok(50));
+  h.tenure(tenureOf("i-beta", 60));
+  h.put(ok(51));
+  h.answer(h.take("delete_entry"), ok(52));
+  expect(h.notes).toContainEqual(expect.objectContaining({ type: "released" }));
+  h.pass(TTL_MS - 1);
+  expect(h.requests).toEqual([]);
+  h.pass(1);
+  expect(h.requests).toMatchObject([{ type: "put_entry" }]);
+});
+
+test("handle() names the holder that it read though the holder's record could not be read", () => {
+  const h = new Harness();
+  const id = h.guard();
+  h.put(CONFLICT);
+  h.read(ok(entryOf("beta", "i-beta", 60)));
+  h.answer(h.take("read_tenure"), UNKNOWN);
+  expect(h.refused.get(id)).toMatchObject({ kind: "not_holder", holder: { node: "beta" } });
 });

@@ -2,10 +2,10 @@
  * One store, driven by hand: time, answers and locks are what the test says.
  * @module
  */
+import type { EntryRead, Outcome } from "../../src/lease/answers.ts";
 import type { Refusal } from "../../src/lease/errors.ts";
 import { ALL_RULES } from "../../src/lease/rules.ts";
 import type {
-  Found,
   Inheritance,
   LeaseContext,
   LeaseEvent,
@@ -27,12 +27,7 @@ import { timingOf } from "../../src/lease/timing.ts";
 export const TTL_MS = 15_000;
 export const ME = "i-mine";
 
-type Result<T> =
-  | { readonly kind: "ok"; readonly value: T }
-  | { readonly kind: "conflict"; readonly lastRevision?: number }
-  | { readonly kind: "unknown"; readonly reason: string };
-
-export const ok = <T>(value: T): Result<T> => ({ kind: "ok", value });
+export const ok = <T>(value: T): Outcome<T> => ({ kind: "ok", value });
 export const CONFLICT = { kind: "conflict" } as const;
 export const UNKNOWN = { kind: "unknown", reason: "no answer within 1500 ms" } as const;
 
@@ -202,7 +197,7 @@ export class Harness {
   }
 
   /** Answers a request, now. */
-  answer(request: LeaseRequest, outcome: Result<unknown>): void {
+  answer(request: LeaseRequest, outcome: Outcome<unknown>): void {
     const answers = {
       put_entry: "put_done",
       delete_entry: "delete_done",
@@ -214,11 +209,11 @@ export class Harness {
     this.handle({ type: "lease", event });
   }
 
-  put(outcome: Result<number>): void {
+  put(outcome: Outcome<number>): void {
     this.answer(this.take("put_entry"), outcome);
   }
 
-  read(outcome: Result<Found>): void {
+  read(outcome: Outcome<EntryRead>): void {
     this.answer(this.take("read_entry"), outcome);
   }
 
@@ -267,6 +262,6 @@ export function entryOf(
   node: string,
   incarnation: string | null,
   revision: number,
-): Found {
+): EntryRead {
   return { kind: "entry", node, incarnation, address: null, revision };
 }

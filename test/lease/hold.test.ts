@@ -215,3 +215,38 @@ test("handle() renews again after release and quick acquisition (dynamolock#14)"
   expect(h.ours.epoch).toBe(52);
   expect(h.held).toBe(true);
 });
+
+test("handle() counts the pause before it renews again from when it sent, not from when it gave up", () => {
+  const h = new Harness();
+  h.acquire(50);
+  h.pass(TTL_MS / 3 + 500);
+  const sent = h.take("put_entry");
+  h.pass(1_500);
+  h.answer(sent, UNKNOWN);
+  expect(h.requests).toMatchObject([{ type: "put_entry", expect: 50 }]);
+});
+
+test("handle() writes again over an entry of its own that is as it was, though it was refused there", () => {
+  const h = new Harness();
+  h.acquire(50);
+  h.pass(TTL_MS / 3 + 500);
+  h.put(CONFLICT);
+  h.read(ok(entryOf("alpha", ME, 50)));
+  h.put(ok(51));
+  expect(h.held).toBe(true);
+  expect(h.ours).toMatchObject({ epoch: 50, revision: 51, doubt: null });
+});
+
+test("handle() tells a holder that renews from one that follows another", () => {
+  const h = new Harness();
+  const find = (incarnation: string, revision: number) => {
+    h.pass(TTL_MS / 3);
+    h.put(CONFLICT);
+    h.read(ok(entryOf("alpha", incarnation, revision)));
+    h.tenure(null);
+    return h.notes.at(-1);
+  };
+  expect(find("i-other", 60)).toMatchObject({ type: "foreign", renews: false });
+  expect(find("i-another", 61)).toMatchObject({ type: "foreign", duplicate: true, renews: false });
+  expect(find("i-another", 62)).toMatchObject({ type: "foreign", duplicate: true, renews: true });
+});

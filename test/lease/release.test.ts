@@ -151,3 +151,39 @@ test("handle() owes a grace to a program without headers that it met when it rel
   expect(h.effects).toContainEqual({ type: "remember_stranger" });
   expect(h.store.lease.stranger).toBe(true);
 });
+
+test("handle() releases at once when a client that had the lock let go of its grant", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const id = h.grant(51, { passLock: true });
+  h.handle({ type: "drain", reason: "shutdown", forMs: Infinity });
+  h.end(id);
+  expect(h.take("put_tenure").released).toBe("shutdown");
+});
+
+test("handle() reckons with what a client left to the deadline of its own tenure, and no longer", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const id = h.grant(51, { passLock: true });
+  const { deadlineMs } = h;
+  h.pass(TTL_MS);
+  h.put(ok(70));
+  h.end(id, true);
+  expect(h.effects).toContainEqual({ type: "grant_ended", id, lingerUntilMs: deadlineMs });
+});
+
+test("handle() wakes to release when what a client that is gone left may write no more", () => {
+  const h = new Harness();
+  h.acquire(50);
+  const id = h.grant(51, { passLock: true });
+  const { deadlineMs } = h;
+  h.handle({ type: "drain", reason: "shutdown", forMs: Infinity });
+  h.end(id, true);
+  for (let revision = 52; h.requests[0]?.type !== "put_tenure"; revision++) {
+    if (h.requests.length > 0) h.put(ok(revision));
+    // As a timer would: at the time that was asked for last.
+    const wake = h.effects.findLast(({ type }) => type === "wake") as { atMs: number };
+    h.pass(wake.atMs - h.nowMs);
+  }
+  expect(h.nowMs).toBeWithin(deadlineMs, deadlineMs + 1);
+});

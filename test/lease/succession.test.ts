@@ -182,6 +182,33 @@ test("handle() waits for its clients' deadlines though the grace is shorter", ()
   expect(h.store.lease.graceUntilMs).toBe(h.nowMs + h.context.timing.ttlMs);
 });
 
+test("handle() owes nothing to clients of an earlier agent of this host that closed its tenure", () => {
+  const h = new Harness();
+  h.inheritances.set("i-before", { clientsGone: false });
+  h.handle({ type: "tick" });
+  h.put(CONFLICT);
+  h.read(ok(entryOf("alpha", ME, 41)));
+  h.put(ok(42));
+  h.tenure({ ...tenureOf("i-before", 30, true), node: "alpha" });
+  h.recorded();
+  expect(h.held).toBe(true);
+});
+
+test("handle() tries again in a moment where a closed tenure's entry is still there", () => {
+  const h = new Harness();
+  h.handle({ type: "tick" });
+  h.put(CONFLICT);
+  h.read(ok(entryOf("beta", "i-beta", 60)));
+  h.tenure(tenureOf("i-beta", 60));
+  const record = tenureOf("i-beta", 60, true);
+  h.handle({ type: "lease", event: { type: "tenure", record } });
+  for (const pauseMs of [2, 4, 8]) {
+    h.put({ kind: "conflict", lastRevision: 60 });
+    h.pass(pauseMs);
+    expect(h.requests).toMatchObject([{ type: "put_entry" }]);
+  }
+});
+
 test("handle() claims an entry anew when a claim on it had no answer", () => {
   const h = new Harness();
   h.graceMs = 0;

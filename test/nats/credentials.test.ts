@@ -39,6 +39,14 @@ describe("readCredentials()", () => {
     expect(read({ tlsCert: bad })).toThrow("needs its key");
   });
 
+  test("takes a password as it is, but for the line break at its end", () => {
+    for (const end of ["", "\n", "\r\n"]) {
+      const passwordFile = file("blanks", ` p w\t ${end}`);
+      const { authenticators } = readCredentials({ user: "u", passwordFile }, false);
+      expect(authenticators.map((each) => each())).toEqual([{ user: "u", pass: " p w\t " }]);
+    }
+  });
+
   test("has another fingerprint when a file changed", () => {
     const passwordFile = file("changing", "one");
     const before = readCredentials({ user: "u", passwordFile }, false).fingerprint;

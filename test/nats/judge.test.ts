@@ -85,6 +85,10 @@ describe("judgeTenures()", () => {
     expect(tenures({ max_msgs: 5, discard: "old" }).faults).toEqual(["limits"]);
   });
 
+  test("does not warn of a history without an end", () => {
+    expect(tenures({ max_msgs_per_subject: -1 })).toEqual({ faults: [], warnings: [] });
+  });
+
   test("warns when there is no history", () => {
     expect(tenures({ max_msgs_per_subject: 1 })).toEqual({ faults: [], warnings: ["history"] });
   });

@@ -73,10 +73,12 @@ describe("NatsCoordinator in an outage", () => {
     await subject.disconnected();
     // Frozen again in the very turn in which it is connected.
     let again = 0;
+    let ready: boolean | null = null;
     const heard = told.onConnection.bind(told);
     told.onConnection = (connected) => {
       heard(connected);
       if (!connected) return;
+      ready = subject.nats.stats().ready;
       server.freeze();
       again++;
     };
@@ -84,6 +86,7 @@ describe("NatsCoordinator in an outage", () => {
     server.thaw();
     await until("it was connected, and is not any more", () => told.connections.length === 4);
     expect(again).toBe(1);
+    expect<boolean | null>(ready).toBe(false);
     expect(told.ready).toHaveLength(1);
     expect(subject.nats.problem).not.toBeNull();
     expect(subject.nats.stats().ready).toBe(false);

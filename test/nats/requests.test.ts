@@ -44,3 +44,26 @@ test("send() gives each request its own time, also where another is sent when an
     ["again", 2 * TIMEOUT_MS],
   ]);
 });
+
+/** Time of which timers know only some, as in a process that has no processor. */
+class LateTime extends FakeTime {
+  lateMs = 0;
+
+  override bootMs(): number {
+    return super.bootMs() + this.lateMs;
+  }
+}
+
+test("send() lets what came be read before it gives up where its own process stood still, but once only", () => {
+  const time = new LateTime();
+  const requests = silent(time);
+  const told: string[] = [];
+  const done = ({ kind }: { kind: string }) => void told.push(kind);
+  requests.send({ subject: "one", payload: "", decode: decodeWrite, done });
+  time.lateMs += 500;
+  time.step();
+  expect(told).toEqual([]);
+  time.lateMs += 500;
+  time.step();
+  expect(told).toEqual(["unknown"]);
+});

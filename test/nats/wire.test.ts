@@ -79,6 +79,13 @@ describe("decodeEntry()", () => {
       .toMatchObject({ value: { incarnation: "x1", address: "http://h" } });
   });
 
+  test("takes the first of headers of one name, as nats.go does", () => {
+    const headers = "NATS/1.0\r\nZit-Incarnation: x1\r\nZit-Incarnation: x2\r\n\r\n";
+    expect(decodeEntry(stored({ data: "n", headers }))).toMatchObject({
+      value: { incarnation: "x1" },
+    });
+  });
+
   test.each([
     ["nothing", undefined, ""],
     ["bytes", new Uint8Array([0xff, 0xfe, 0]), "\ufffd\ufffd\0"],

@@ -1,6 +1,6 @@
 /** What scripts/install puts where, and takes away again; and that shells and man take it. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createProgram } from "../../src/cli/program.ts";
 import { tempDir } from "../support/temp_dir.ts";
@@ -29,6 +29,8 @@ const PLACED = [
   "/usr/local/share/bash-completion/completions/agent",
   "/usr/local/share/fish/vendor_completions.d/agent.fish",
   "/usr/local/share/man/man1/agent.1",
+  "/usr/local/share/zit-agent/observability/alerts.yml",
+  "/usr/local/share/zit-agent/observability/dashboard.json",
   "/usr/local/share/zsh/site-functions/_agent",
 ];
 const SETTINGS = "/etc/zit-agent/agent.env";
@@ -59,6 +61,7 @@ describe("scripts/install", () => {
     expect(gone.status).toBe(0);
     for (const path of PLACED) expect(gone.stdout).toContain(`removed    ${path}\n`);
     expect(filesBelow(dir.path)).toEqual([SETTINGS]);
+    expect(existsSync(join(dir.path, "/usr/local/share/zit-agent"))).toBe(false);
     expect(readFileSync(join(dir.path, SETTINGS), "utf8")).toBe("ZIT_AGENT_NODE=mine\n");
     expect(install([]).status).toBe(0);
   });

@@ -171,7 +171,7 @@ class FaultSet {
   }
 
   #impairServer(end: () => void): void {
-    const { world } = { world: this.#world };
+    const world = this.#world;
     world.serverImpairedMs = Infinity;
     world.checks.serverImpaired++;
     this.#for(this.#length(), () => {

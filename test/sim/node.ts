@@ -36,7 +36,6 @@ const NEW_RUN = { ttlMs: null, contradicted: false };
 /** A host. */
 export class SimNode {
   readonly world: World;
-  readonly index: number;
   /** What it calls itself; two hosts may share one. */
   readonly name: string;
   /** What the timeline calls it. */
@@ -66,7 +65,6 @@ export class SimNode {
 
   constructor(world: World, index: number, options: { name: string; disk: SimDisk; rate: number }) {
     this.world = world;
-    this.index = index;
     this.name = options.name;
     this.label = `host${index}`;
     this.disk = options.disk;

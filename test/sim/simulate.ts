@@ -10,7 +10,6 @@ export interface Result {
   readonly violation: Violation | null;
   readonly steps: number;
   readonly grants: number;
-  readonly simulatedMs: number;
   /** The timeline, where it was asked for. */
   readonly lines: readonly string[];
 }
@@ -26,8 +25,7 @@ export function simulate(
   return {
     violation: world.checks.violation,
     steps: world.scheduler.steps,
-    grants: world.checks.granteds,
-    simulatedMs: world.scheduler.nowMs,
+    grants: world.checks.grantCount,
     lines: world.trace.lines,
   };
 }

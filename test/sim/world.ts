@@ -19,14 +19,13 @@ import { keepAsking } from "./workload.ts";
 /** How many steps a seed may take: beyond it something spins. */
 const MAX_STEPS = 2_000_000;
 
-/** What is taken from a plan on the command line or in a test. */
+/** What a test takes in place of what the seed draws. */
 export interface Overrides {
   readonly plan?: Partial<Plan>;
 }
 
 /** One seed's world. */
 export class World {
-  readonly seed: number;
   readonly random: Random;
   readonly scheduler = new Scheduler();
   readonly plan: Plan;
@@ -52,7 +51,6 @@ export class World {
     seed: number,
     options: { rule: string | null; trace: boolean; overrides?: Overrides },
   ) {
-    this.seed = seed;
     this.random = new Random(seed);
     this.plan = { ...drawPlan(this.random), ...options.overrides?.plan };
     const { rules, mutations } = without(options.rule);

@@ -1,8 +1,8 @@
 /**
  * A wrapper that stands still at a certain point. `renewal FILE`: just where it tells its watchdog of a
- * renewal, until the watchdog has ended the command by the deadline before; FILE is made by the command when
- * asked to end. `start FILE`: right before it starts the command, which makes FILE, until the deadline has passed.
- * Prints the exit status. In a process of its own: a wrapper takes over signals and orphans.
+ * renewal, until the watchdog has ended the command by the deadline before; FILE is made by the command
+ * when asked to end. `start FILE`: right before it starts the command, which makes FILE, until the deadline
+ * has passed. Prints the exit status. In a process of its own: a wrapper takes over signals and orphans.
  */
 import { existsSync } from "node:fs";
 import type { Connection, Notification } from "../../src/client/mod.ts";

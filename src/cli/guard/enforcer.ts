@@ -5,11 +5,11 @@
 import { constants } from "node:os";
 import { bootTimeMs } from "../../sys/boot_time.ts";
 import { signalGroup, signalProcess } from "../../sys/job.ts";
+import { LockTrail } from "./lock_trail.ts";
+import type { LockMark } from "./lock_trail.ts";
 import { newsRead } from "./news.ts";
 import { ending, endTimeMs, killTimeMs, renewed } from "./plan.ts";
 import type { Hold } from "./plan.ts";
-import { LockTrail } from "./lock_holders.ts";
-import type { LockMark } from "./lock_holders.ts";
 import { membersOf } from "./sweep.ts";
 import type { Target } from "./sweep.ts";
 

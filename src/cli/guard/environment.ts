@@ -19,7 +19,7 @@ export function lastArguments(count: number): Buffer[] {
 
 /**
  * Our environment for a guarded command: without what an outer guard set, with `variables`, and with
- * `mark` (if any) added to the marks of the guards around us, to whose commands ours belongs, too.
+ * `mark` (if any, signed) added to the marks of the guards around us, to whose commands ours belongs, too.
  * ZIT_AGENT_SOCKET stays unless it is set anew.
  */
 export function guardedEnvironment(

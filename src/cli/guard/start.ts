@@ -12,6 +12,7 @@ import { guardedEnvironment, restoreDescriptorLimit } from "./environment.ts";
 import type { LockedGrant } from "./locked_grant.ts";
 import { mayRun } from "./plan.ts";
 import type { Hold } from "./plan.ts";
+import { signedMark } from "./sweep.ts";
 
 /** What is started, and where. */
 export interface StartOptions {
@@ -43,7 +44,10 @@ export function startGuarded(options: StartOptions): Started | null {
   const as = freeDescriptor();
   restoreDescriptorLimit();
   try {
-    const env = guardedEnvironment(variablesFor(options, as), mark);
+    const env = guardedEnvironment(
+      variablesFor(options, as),
+      signedMark(mark, options.grant.result.token),
+    );
     const pass = lockFd === null ? null : { fd: lockFd, as };
     // Entering a cgroup takes a while, and so does preparing the start: the clock is looked at after both.
     const start = () => startJobIf({ ...command, env, pass }, () => mayRun(hold, bootTimeMs()));

@@ -12,10 +12,26 @@
  */
 import { closeSync, openSync, readdirSync, readSync } from "node:fs";
 import type { Cgroup } from "../../sys/cgroup.ts";
-import type { LockTrail } from "./lock_holders.ts";
+import { hasEnded, statFields } from "../../sys/proc.ts";
+import type { LockTrail } from "./lock_trail.ts";
 
-/** Carries the marks, outermost guard first, separated by colons. */
+/** Carries the marks, outermost guard first, separated by colons; each as {@linkcode signedMark} has it. */
 export const MARKS_VARIABLE = "ZIT_LEASE_GUARDS";
+
+const SIGN_BYTES = 8;
+
+/**
+ * What tells a grant's token to whoever knows it, and nothing of it to others. A mark is made before there is
+ * a token, and a program under a guard may have other tokens of its own: only this says whose mark it is.
+ */
+export function signOf(token: string): string {
+  return new Bun.CryptoHasher("sha256").update(token).digest("hex").slice(0, 2 * SIGN_BYTES);
+}
+
+/** A mark as it stands in the environment: with the sign of the grant's token behind a dot. */
+export function signedMark(mark: string, token: string): string {
+  return `${mark}.${signOf(token)}`;
+}
 
 /** Which processes are meant. */
 export interface Target {
@@ -53,6 +69,8 @@ export interface Process {
   readonly startTime: number;
   /** The guards that it runs under, by their marks; the outermost first. */
   readonly marks: readonly string[];
+  /** The same as they were signed; "" for one that was not. */
+  readonly signs: readonly string[];
   /** The token that it was told; null for none. */
   readonly token: string | null;
 }
@@ -105,25 +123,25 @@ export function livingProcesses(): Process[] {
     if (!Number.isInteger(pid) || pid === process.pid) continue;
     const stat = readAll(`/proc/${pid}/stat`)?.toString("latin1");
     if (stat === undefined) continue;
-    // The command, in parentheses, may itself hold parentheses: fields go on after the last.
-    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    const [state, parent, group] = fields;
-    // A main thread that ended while others run shows as Z as well: that process still lives.
-    if (state === "X" || (state === "Z" && Number(fields[17]) <= 1)) continue;
+    const fields = statFields(stat);
+    if (hasEnded(fields)) continue;
+    const [, parent, group] = fields;
     const environment = readEnvironment(pid);
+    const signed = marksIn(environment).map((each) => each.split("."));
     processes.push({
       pid,
       parent: Number(parent),
       group: Number(group),
       startTime: Number(fields[19]),
-      marks: marksIn(environment),
+      marks: signed.map(([mark]) => mark!),
+      signs: signed.map(([_, sign = ""]) => sign),
       token: valueOf("ZIT_LEASE_TOKEN", environment),
     });
   }
   return processes;
 }
 
-/** The marks of the guards that a process runs under, by its environment; the outermost first. */
+/** The signed marks of the guards that a process runs under, by its environment; the outermost first. */
 export function marksIn(environment: readonly string[]): string[] {
   return valueOf(MARKS_VARIABLE, environment)?.split(":") ?? [];
 }

@@ -6,6 +6,7 @@
 import { constants, openSync, readFileSync } from "node:fs";
 import { isatty } from "node:tty";
 import { foregroundGroup, ownGroup, setForegroundGroup } from "../../sys/job.ts";
+import { statFields } from "../../sys/proc.ts";
 
 /** Our controlling terminal. */
 export class Terminal {
@@ -74,7 +75,7 @@ export function canBeStopped(): boolean {
 function statOf(pid: number): { parent: number; group: number; session: number } | null {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-    const [, parent, group, session] = stat.slice(stat.lastIndexOf(")") + 2).split(" ").map(Number);
+    const [, parent, group, session] = statFields(stat).map(Number);
     return { parent: parent!, group: group!, session: session! };
   } catch {
     return null;

@@ -2,7 +2,7 @@
  * What the wrapper tells its watchdog: the whole state, a line each time something changed.
  * @module
  */
-import type { LockMark } from "./lock_holders.ts";
+import type { LockMark } from "./lock_trail.ts";
 import type { Hold } from "./plan.ts";
 
 /** Everything the watchdog needs to end the command in the wrapper's stead. */

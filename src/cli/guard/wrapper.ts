@@ -19,8 +19,8 @@ import { untilNobodyRuns } from "./last_member.ts";
 import { Job } from "./job.ts";
 import type { Ending } from "./job.ts";
 import type { LockedGrant } from "./locked_grant.ts";
-import { lockMark } from "./lock_holders.ts";
-import type { LockMark } from "./lock_holders.ts";
+import { lockMark } from "./lock_trail.ts";
+import type { LockMark } from "./lock_trail.ts";
 import { killTimeMs, mayRun, renewed } from "./plan.ts";
 import type { Hold } from "./plan.ts";
 import type { Signals } from "./signals.ts";
@@ -135,7 +135,7 @@ export class Wrapper {
       // before the lease was seen to live: it would act by one that is long past.
       watchdog.tell({ hold, grant: { socket, token, store }, cgroup: cgroup?.path ?? null });
       // Orphans of the command become our children: so none gets out of sight.
-      setChildSubreaper(true);
+      setChildSubreaper();
       // Before there is one: the first thing it does may be to have us signalled.
       signals.forwardTo((signal) => this.#job?.forward(signal));
       const started = startGuarded({ command, grant, socket, mark, cgroup, hold });

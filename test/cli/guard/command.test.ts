@@ -68,7 +68,7 @@ test("guard() tells the command its lease, and passes it the lock", async () => 
   expect(lines.slice(0, 7)).toEqual([
     `ZIT_AGENT_SOCKET=${agent.socket}`,
     "ZIT_LEASE_EPOCH=41",
-    expect.stringMatching(/^ZIT_LEASE_GUARDS=[0-9a-f]{16}$/),
+    expect.stringMatching(/^ZIT_LEASE_GUARDS=[0-9a-f]{16}\.[0-9a-f]{16}$/),
     "ZIT_LEASE_LOCK_FD=3",
     "ZIT_LEASE_NODE=node-1",
     "ZIT_LEASE_STORE=store",
@@ -119,7 +119,7 @@ test("guard() lets what an outer guard set not leak into another command", async
   const env = { ZIT_LEASE_TOKEN: "stale", ZIT_LEASE_UNGUARDED: "stale", ZIT_LEASE_GUARDS: "outer" };
   const { stdout } = await agent.run(["guard", "store", "--", "env"], { env });
   expect(stdout).not.toContain("stale");
-  expect(stdout).toMatch(/^ZIT_LEASE_GUARDS=outer:[0-9a-f]{16}$/m);
+  expect(stdout).toMatch(/^ZIT_LEASE_GUARDS=outer:[0-9a-f]{16}\.[0-9a-f]{16}$/m);
 });
 
 test("guard() keeps signals ignored that the caller ignores (nohup)", async () => {

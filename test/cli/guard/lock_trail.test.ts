@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { closeSync, openSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { lockMark, LockTrail } from "../../../src/cli/guard/lock_holders.ts";
+import { lockMark, LockTrail } from "../../../src/cli/guard/lock_trail.ts";
 import { tryFlock } from "../../../src/sys/flock.ts";
 import { processState } from "../../../src/sys/proc.ts";
 import { type Child, child } from "../../support/child.ts";

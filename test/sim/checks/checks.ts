@@ -60,7 +60,7 @@ export class Checks implements ServerWatcher {
   #awaited: Set<string> | null = null;
   readonly #servedMs = new Map<number, number>();
   /** How many grants there were. */
-  granteds = 0;
+  grantCount = 0;
 
   constructor(world: World) {
     this.world = world;
@@ -123,7 +123,7 @@ export class Checks implements ServerWatcher {
   }
 
   granted(client: SimClient, granted: Granted, description: Description): GrantLog {
-    this.granteds++;
+    this.grantCount++;
     this.#awaited?.delete(client.wish.store);
     return this.grants.granted(client, granted, description);
   }

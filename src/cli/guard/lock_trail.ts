@@ -46,7 +46,7 @@ function readLine(path: string): string {
 }
 
 /** A process, told from a later one of its number. */
-export interface Holder {
+export interface Suspect {
   readonly pid: number;
   /** In clock ticks since boot. */
   readonly startTime: number;
@@ -70,9 +70,9 @@ export class LockTrail {
   }
 
   /** Those of `processes` that have the command's lock; `members` are known to be of the command. */
-  find(processes: readonly Holder[], members: ReadonlySet<number>): number[] {
+  find(processes: readonly Suspect[], members: ReadonlySet<number>): number[] {
     if (this.#lost) return [];
-    const has = ({ pid, startTime }: Holder) => hasLock(pid, startTime, this.mark);
+    const has = ({ pid, startTime }: Suspect) => hasLock(pid, startTime, this.mark);
     const sure = processes.filter((each) =>
       members.has(each.pid) || this.#known.get(each.pid) === each.startTime
     ).filter(has);
@@ -85,7 +85,7 @@ export class LockTrail {
   }
 }
 
-function isSame({ pid, startTime }: Holder): boolean {
+function isSame({ pid, startTime }: Suspect): boolean {
   return processState(pid)?.startTime === startTime;
 }
 
