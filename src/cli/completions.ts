@@ -1,14 +1,20 @@
 /** `agent completions`: what a shell needs to complete the command line. */
+import { Argument } from "commander";
 import type { Command } from "commander";
 import type { Context } from "./context.ts";
 
+const SHELLS = ["bash", "zsh", "fish"];
+
 /** Defines `agent completions`. */
 export function defineCompletions(program: Command, _context: Context): void {
+  const shell = new Argument("<shell>", "whose script");
+  // For help and completions; what else is given is refused below, in words of ours.
+  shell.argChoices = SHELLS;
   program.command("completions")
     .summary("print a shell's completion script")
     .description("Prints a script that lets a shell complete commands and flags.")
     .usage("SHELL")
-    .argument("<shell>", "bash, zsh or fish")
+    .addArgument(shell)
     .addHelpText("after", HELP)
     .action(async (shell: string) => {
       const { usage } = await import("./failure.ts");
