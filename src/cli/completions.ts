@@ -15,16 +15,18 @@ export function defineCompletions(program: Command, _context: Context): void {
     .description("Prints a script that lets a shell complete commands and flags.")
     .usage("SHELL")
     .addArgument(shell)
+    .option("--json", "the script as a string of JSON, with its shell")
     .addHelpText("after", HELP)
-    .action(async (shell: string) => {
+    .action(async (shell: string, own: { json?: boolean }) => {
       const { usage } = await import("./failure.ts");
-      const { writeStdout } = await import("./output.ts");
+      const { printJson, writeStdout } = await import("./output.ts");
       const { completionScript } = await import("./completion_script.ts");
       const script = completionScript(shell, program);
       if (script === null) {
         throw usage(`There are completions for bash, zsh and fish, not "${shell}".`);
       }
-      writeStdout(script);
+      if (own.json ?? program.opts<{ json?: boolean }>().json) printJson({ shell, script });
+      else writeStdout(script);
     });
 }
 

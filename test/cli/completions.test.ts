@@ -131,3 +131,11 @@ test("agent run --log-format and --log-level are refused in the same words as th
       .toMatchObject({ exit: 64, stderr: `agent: ${twin}${why}` });
   }
 });
+
+test("completions: the same script as JSON, wherever --json stands", async () => {
+  const { stdout: script } = await runAgent(["completions", "fish"]);
+  for (const args of [["completions", "fish", "--json"], ["--json", "completions", "fish"]]) {
+    const { exit, stdout } = await runAgent(args);
+    expect([exit, JSON.parse(stdout)]).toEqual([0, { shell: "fish", script }]);
+  }
+});
