@@ -13,7 +13,8 @@ if (argv[0] === WATCHDOG_COMMAND) {
   process.exit(0);
 }
 
-if (argv[0] === EXEC_LOCKED_COMMAND) {
+// Its help is the program's.
+if (argv[0] === EXEC_LOCKED_COMMAND && argv[1] !== "--help" && argv[1] !== "-h") {
   const { execLocked } = await import("./cli/guard/exec_locked.ts");
   process.exit(await execLocked(argv.slice(1), process.env));
 }

@@ -1,5 +1,5 @@
 /** `agent guard`: runs a command while this node holds a store's lease. */
-import type { Command } from "commander";
+import { Command } from "commander";
 import { durationOption } from "./options.ts";
 import type { Context } from "./context.ts";
 
@@ -13,12 +13,13 @@ interface GuardOptions {
 
 /** Defines `agent guard`. */
 export function defineGuard(program: Command, context: Context): void {
-  program.command("guard")
+  const command = program.command("guard")
     .summary("run a command that writes to a store")
     .description(DESCRIPTION)
     .usage("STORE [options] -- COMMAND [ARG…]")
     .argument("<store>", "the store's code")
-    .argument("<command...>", "what to run, after `--`")
+    // Told by us: what stands there was mostly meant to be run.
+    .allowExcessArguments()
     .addOption(durationOption("--wait <DUR>", "wait so long for the turn, the lock and the grace"))
     .option("--wait-lease", "within --wait, wait even while another node holds the lease")
     .option("--shared", "may overlap other --shared guards of this store on this host")
@@ -30,33 +31,43 @@ export function defineGuard(program: Command, context: Context): void {
     )
     .option("--unguarded <REASON>", "run with no lease and no agent; why that is right")
     .option("--socket <PATH>", "the agent's socket")
-    .addHelpText("after", HELP)
-    .action(async (store: string, command: string[], options: GuardOptions) => {
-      await checkDashes(command, options);
-      const { guard } = await import("./guard/guard.ts");
-      context.exit = await guard({
-        store,
-        commandLength: command.length,
-        socket: program.opts<{ socket?: string }>().socket,
-        ...options,
-        env: context.env,
-      });
+    .addHelpText("after", HELP);
+  const commandLengthOf = cutAtDashes(command);
+  command.action(async (store: string, options: GuardOptions) => {
+    const commandLength = await commandLengthOf();
+    const { guard } = await import("./guard/guard.ts");
+    context.exit = await guard({
+      store,
+      commandLength,
+      socket: program.opts<{ socket?: string }>().socket,
+      ...options,
+      env: context.env,
     });
+  });
 }
 
 /**
- * What stands behind `--` is the command, all of it and nothing else: a word too many before it, or an
- * option that took `--` for its value, must not change what is run, or how.
+ * Has `command` see only what stands before the first `--`. What stands behind it is what to run, all of
+ * it and nothing else: neither an option that takes a value, nor a word too many, nor a `--` that was
+ * left out may change what is run, or how. Returns how many words it is, or throws why it is none.
  */
-async function checkDashes(command: readonly string[], options: GuardOptions): Promise<void> {
-  const dashes = process.argv.indexOf("--");
-  const { usage } = await import("./failure.ts");
-  if (options.unguarded === "--") throw usage("--unguarded needs a reason before `--`.");
-  if (dashes >= 0 && process.argv.length - dashes - 1 !== command.length) {
-    throw usage(
-      `Put one store before \`--\`, and the command behind it: "${command[0]}" is neither.`,
-    );
-  }
+function cutAtDashes(command: Command): () => Promise<number> {
+  let behind: readonly string[] | null = null;
+  command.parseOptions = (args) => {
+    const dashes = args.indexOf("--");
+    behind = dashes < 0 ? null : args.slice(dashes + 1);
+    return Command.prototype.parseOptions.call(command, dashes < 0 ? args : args.slice(0, dashes));
+  };
+  return async () => {
+    const { usage } = await import("./failure.ts");
+    const [, word] = command.args;
+    if (behind === null) throw usage("Put `--` before the command to run. See `agent help guard`.");
+    if (word !== undefined) {
+      throw usage(`Put one store before \`--\`, and the command behind it: "${word}" is neither.`);
+    }
+    if (behind.length === 0) throw usage("Put the store before `--`, and the command behind it.");
+    return behind.length;
+  };
 }
 
 const DESCRIPTION =

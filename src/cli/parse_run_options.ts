@@ -24,6 +24,7 @@ import {
 import { usage } from "./failure.ts";
 import { FlagValues } from "./flag_values.ts";
 import type { Env, RawFlags } from "./flag_values.ts";
+import { LOG_FORMATS, LOG_LEVELS } from "./run_flags.ts";
 import type {
   Credentials,
   NatsOptions,
@@ -81,8 +82,8 @@ export function runOptionsOf(flags: FlagValues, surroundings: Surroundings): Run
     },
     httpAddress: httpOf(flags),
     log: {
-      format: flags.oneOf("log-format", ["json", "text"]) ?? "json",
-      level: flags.oneOf("log-level", ["debug", "info", "warn", "error"]) ?? "info",
+      format: flags.oneOf("log-format", LOG_FORMATS) ?? "json",
+      level: flags.oneOf("log-level", LOG_LEVELS) ?? "info",
     },
     warnings: unknownVariables(surroundings.env),
   };

@@ -3,12 +3,12 @@
  * @module
  */
 import { Command, CommanderError } from "commander";
-import { VERSION } from "../version.ts";
 import type { Context } from "./context.ts";
 import { EXIT, Failure } from "./failure.ts";
-import { printJson, say, writeStderr, writeStdout } from "./output.ts";
+import { say, writeStderr, writeStdout } from "./output.ts";
 import { defineCheck } from "./check.ts";
 import { defineCompletions } from "./completions.ts";
+import { defineExecLocked } from "./exec_locked.ts";
 import { defineGuard } from "./guard.ts";
 import { defineHeld } from "./held.ts";
 import { defineHistory } from "./history.ts";
@@ -18,6 +18,7 @@ import { defineRun } from "./run.ts";
 import { defineStatus } from "./status.ts";
 import { defineStepdown } from "./stepdown.ts";
 import { defineVerify } from "./verify.ts";
+import { defineVersion } from "./version.ts";
 import { defineWatch } from "./watch.ts";
 
 /** Builds the command line. Definitions are light; what a command needs is loaded by its action. */
@@ -25,9 +26,11 @@ export function createProgram(context: Context): Command {
   const program = new Command("agent")
     .description("One writer per store, fleet-wide: holds zit leases and guards writes.")
     .usage("COMMAND [options]")
-    .version(VERSION, "--version", "print the version")
+    .option("--version", "print the version")
     .helpOption("--help, -h", "print this help")
     .helpCommand("help [command]", "a command's options, examples, exit statuses")
+    // Behind a command's name a flag is the command's or nobody's: `held s --version` must not be 0.
+    .enablePositionalOptions()
     .option("--check", "could writes be guarded now? in one line")
     .option("--socket <PATH>", "the agent's socket; see Environment")
     .option("--json", "results as JSON")
@@ -57,7 +60,9 @@ export function createProgram(context: Context): Command {
     defineHistory,
     defineStepdown,
     defineCheck,
+    defineVersion,
     defineCompletions,
+    defineExecLocked,
   ];
   for (const one of define) one(program, context);
   return program;
@@ -107,13 +112,8 @@ Environment:
  */
 export async function runProgram(argv: readonly string[], context: Context): Promise<number> {
   const program = createProgram(context);
-  // Commander prints a version as text and ends, whatever else was asked for.
-  if (isVersionAsJson(argv)) {
-    printJson({ version: VERSION });
-    return EXIT.ok;
-  }
   try {
-    await program.parseAsync(unknownTopic(checkAsCommand(argv), program), { from: "user" });
+    await program.parseAsync(unknownTopic(flagAsCommand(argv), program), { from: "user" });
     return context.exit;
   } catch (error) {
     if (error instanceof CommanderError) return explain(error, program, argv);
@@ -127,17 +127,17 @@ export async function runProgram(argv: readonly string[], context: Context): Pro
   }
 }
 
-/** `agent --check` is the command `check`: a program with commands cannot have an action, too. */
-function checkAsCommand(argv: readonly string[]): string[] {
+/** These stand alone, as commands do: a program with commands cannot have an action, too. */
+const ALONE = ["--check", "--version"];
+
+/** `agent --check` is the command `check`. */
+function flagAsCommand(argv: readonly string[]): string[] {
   for (let i = 0; i < argv.length && argv[i]!.startsWith("-") && argv[i] !== "--"; i++) {
-    if (argv[i] === "--check") return ["check", ...argv.slice(0, i), ...argv.slice(i + 1)];
-    if (argv[i] === "--socket") i++;
+    const flag = argv[i]!;
+    if (ALONE.includes(flag)) return [flag.slice(2), ...argv.slice(0, i), ...argv.slice(i + 1)];
+    if (flag === "--socket") i++;
   }
   return [...argv];
-}
-
-function isVersionAsJson(argv: readonly string[]): boolean {
-  return argv.length === 2 && argv.includes("--version") && argv.includes("--json");
 }
 
 /** `agent help nope` is as wrong as `agent nope` is, and told in the same way. */
@@ -150,18 +150,24 @@ function unknownTopic(argv: string[], program: Command): string[] {
 
 /** Tells a wrong use: what is wrong, the nearest right thing, and where to read on. */
 function explain(error: CommanderError, program: Command, argv: readonly string[]): number {
-  if (error.exitCode === 0) return EXIT.ok; // --help, --version
+  if (error.exitCode === 0) return EXIT.ok; // --help
   if (error.code === "commander.help") return EXIT.usage; // no command: help was printed
   const [what = "", suggestion] = error.message.replace(/^error: /, "").split("\n");
-  const named = program.commands.find((command) => argv.includes(command.name()));
+  const named = program.commands.find((command) => command.name() === program.args[0]);
   const help = named === undefined ? "agent --help" : `agent help ${named.name()}`;
-  const hint = guardHint(error, argv) ?? suggestion?.replace(/^\((.*)\)$/, "$1") ?? "";
+  const ours = named?.name() === "guard" ? guardHint(error, argv) : null;
+  const hint = aloneHint(error) ?? ours ?? suggestion?.replace(/^\((.*)\)$/, "$1") ?? "";
   say(`${what.replace(/\.$/, "")}. ${hint && `${hint} `}See \`${help}\`.`);
   return EXIT.usage;
 }
 
+function aloneHint({ code, message }: CommanderError): string | null {
+  if (code !== "commander.unknownOption") return null;
+  const flag = ALONE.find((each) => message.includes(`'${each}'`));
+  return flag === undefined ? null : `It stands alone: \`agent ${flag}\`.`;
+}
+
 function guardHint(error: CommanderError, argv: readonly string[]): string | null {
-  if (argv[0] !== "guard") return null;
   const dashes = argv.includes("--");
   if (error.code === "commander.unknownOption" && !dashes) {
     return "Put `--` before the command to run.";

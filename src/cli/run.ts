@@ -19,17 +19,20 @@ export function defineRun(program: Command, context: Context): void {
       .helpGroup("Help:"),
   ).addOption(new Option("--json", "with --print-config: as JSON").helpGroup("Help:"));
   command.action(async (options: RawFlags) => {
-    const { defaultSocketPath } = await import("../client/mod.ts");
+    const { socketOf } = await import("./agent.ts");
     const { FlagValues } = await import("./flag_values.ts");
     const { runOptionsOf } = await import("./parse_run_options.ts");
     const raw = Object.fromEntries(FLAGS.map(({ name }) => [name, options[camel(name)]]));
     // `agent --socket PATH run` means the same as `agent run --socket PATH`.
     const socket = raw.socket ?? program.opts<{ socket?: string }>().socket;
     const flags = new FlagValues({ ...raw, socket }, context.env);
-    const socketPath = flags.isGiven("socket")
-      ? ""
-      : defaultSocketPath(context.env, process.getuid!());
-    const runOptions = runOptionsOf(flags, { env: context.env, socketPath });
+    const runOptions = runOptionsOf(flags, {
+      env: context.env,
+      // Looked for only where no flag names it: where there is none, that is an error.
+      get socketPath() {
+        return socketOf({});
+      },
+    });
     if (options.printConfig) {
       const { printSettings } = await import("./print_config.ts");
       const json = options.json ?? program.opts<{ json?: boolean }>().json;
@@ -45,6 +48,8 @@ function optionOf(flag: Flag): Option {
   const dots = flag.takes === "several" ? "…" : "";
   const value = flag.takes === "nothing" ? "" : ` <${flag.value}${dots}>`;
   const option = new Option(`--${flag.name}${value}`, flag.help).helpGroup(`${flag.section}:`);
+  // For help and completions; a wrong one is refused in the words that are its twin's, too.
+  if (flag.words.length > 0) option.argChoices = [...flag.words];
   if (flag.takes === "several") {
     option.argParser((text: string, before: string[] = []) => [...before, text]);
   }
@@ -73,9 +78,9 @@ A node's name is 1 to 128 printable ASCII characters without blanks; the text of
 a-z 0-9 _ -.
 
 The socket is /run/zit-agent/agent.sock for root and for the service, and
-$XDG_RUNTIME_DIR/zit-agent/agent.sock for others; that directory is made if it
-is missing, unlike that of a --socket that is named. So is --state-dir. The
-directory of a store's lock file must be there.
+$XDG_RUNTIME_DIR/zit-agent/agent.sock for others; where that is not set, name
+the socket. Its directory is made if it is missing, as --state-dir is, but not
+that of a --socket that is named; that of a store's lock file must be there.
 
 Examples:
   $ agent run --node host-1 --nats n1:4222,n2:4222,n3:4222 --creds agent.creds

@@ -15,9 +15,22 @@ export interface Flag {
   readonly value: string;
   readonly help: string;
   readonly section: string;
+  /** All values that it can have; none: they are not fixed. */
+  readonly words: readonly string[];
 }
 
-type Row = readonly [name: string, takes: Takes, value: string, help: string];
+type Row = readonly [
+  name: string,
+  takes: Takes,
+  value: string,
+  help: string,
+  words?: readonly string[],
+];
+
+/** How the log may be written. */
+export const LOG_FORMATS = ["json", "text"] as const;
+/** From what level on things are logged. */
+export const LOG_LEVELS = ["debug", "info", "warn", "error"] as const;
 
 /** All flags, in the order of help. */
 export const FLAGS: readonly Flag[] = [
@@ -74,13 +87,15 @@ export const FLAGS: readonly Flag[] = [
   ]),
   ...section("Log and metrics", [
     ["http", "one", "ADDR", "serve /metrics, /healthz and /readyz at HOST:PORT (default: off)"],
-    ["log-format", "one", "FORMAT", "json (default) or text"],
-    ["log-level", "one", "LEVEL", "debug, info (default), warn or error"],
+    ["log-format", "one", "FORMAT", "how the log is written, by default json", LOG_FORMATS],
+    ["log-level", "one", "LEVEL", "the least that is logged, by default info", LOG_LEVELS],
   ]),
 ];
 
 function section(title: string, rows: readonly Row[]): Flag[] {
-  return rows.map(([name, takes, value, help]) => ({ section: title, name, takes, value, help }));
+  return rows.map(([name, takes, value, help, words = []]) => (
+    { section: title, name, takes, value, help, words }
+  ));
 }
 
 /** The environment twin of a flag: `ZIT_AGENT_LOCK_PATH` of `lock-path`. */

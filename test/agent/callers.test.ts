@@ -18,7 +18,7 @@ test("overLimit() counts the locks of grants, not only those of guards that wait
   slot.locks = new Map([[1, { fd: 3, path: "lock", passed: false } as SlotLock]]);
   const id = callers.guard(slot, CLIENT, { store: "one", ...HOW }, { ok() {}, fail() {} });
   const granted = { lockId: 1, epoch: 1, revision: 1, deadlineMs: 60_000 };
-  expect(callers.grant(slot, { type: "granted", id, ...granted }, null)).toBeNull();
+  expect(callers.grant(slot, { type: "granted", id, ...granted }, null)).toEqual([]);
   expect(callers.counts).toEqual({ waiters: 0, grants: 1 });
   expect(callers.overLimit(CLIENT, "two", limits)).toMatchObject({ kind: "limit" });
 });

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Cut } from "../support/cut.ts";
 import { fleet, type Guarded, guardOne, guardStore } from "../support/fleet.ts";
-import { freezeProcess } from "../support/freeze.ts";
+import { freezeProcess, killTogether } from "../support/freeze.ts";
 import { NatsServer } from "../support/nats.ts";
 import { type RealAgent, runClient } from "../support/real_agent.ts";
 import { reap } from "../support/reaper.ts";
@@ -44,8 +44,7 @@ async function startTree(
 }
 
 async function killBoth(guard: Guarded, pids: readonly number[]): Promise<void> {
-  const watchdog = watchdogOf(guard.pid, pids);
-  for (const each of [guard.pid, watchdog]) process.kill(each, "SIGKILL");
+  killTogether([guard.pid, watchdogOf(guard.pid, pids)]);
   await guard.exited;
 }
 

@@ -7,6 +7,7 @@ import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fleet, guardOne } from "../support/fleet.ts";
+import { killTogether } from "../support/freeze.ts";
 import { NatsServer } from "../support/nats.ts";
 import { AGENT, type RealAgent, runClient } from "../support/real_agent.ts";
 import { reap, reapDir } from "../support/reaper.ts";
@@ -122,7 +123,7 @@ test.skipIf(process.getuid!() !== 0).each(GUARDS)(
     const [path, command] = [scratch(), scratch()];
     const guard = guardIt(alpha, ["sh", "-c", `echo $$ > ${command}; ${escape(path)}`]);
     const pids = [await startedIn(command), await startedIn(path)];
-    for (const pid of [watchdogOf(guard.pid, pids), guard.pid]) process.kill(pid, "SIGKILL");
+    killTogether([guard.pid, watchdogOf(guard.pid, pids)]);
     await guard.exited;
     const killed = await alpha.logged("leftovers_killed");
     expect(killed.pids).toEqual(expect.arrayContaining(pids));

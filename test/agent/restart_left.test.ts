@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { again, fleet, guardOne } from "../support/fleet.ts";
+import { killTogether } from "../support/freeze.ts";
 import { NatsServer } from "../support/nats.ts";
 import { type RealAgent, runClient } from "../support/real_agent.ts";
 import { reap } from "../support/reaper.ts";
@@ -33,8 +34,7 @@ test("no other node is granted while a command of a guard runs that was killed w
   ]);
   const pid = await pidIn(pidFile);
   reap(pid);
-  const dying = [first.pid, guard.pid, watchdogOf(guard.pid, [pid])];
-  for (const each of dying) process.kill(each, "SIGKILL");
+  killTogether([first.pid, guard.pid, watchdogOf(guard.pid, [pid])]);
   await first.exited();
   const next = guardOne(beta, ["test", "-e", enough], {
     flags: ["--wait-lease", "--wait", "120s"],

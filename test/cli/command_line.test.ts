@@ -1,6 +1,5 @@
 /** The built program's words and exit statuses. */
 import { expect, test } from "bun:test";
-import manifest from "../../package.json" with { type: "json" };
 import { checkLine } from "../../src/cli/check_line.ts";
 import { createProgram } from "../../src/cli/program.ts";
 import { AGENT, FakeAgent, finish, runAgent } from "../support/agent_under_test.ts";
@@ -22,13 +21,15 @@ test.each([
   [["guard", "s", "t", "--", "true"], "Put one store before `--`, and the command behind it"],
   [["guard", "--", "true"], "Put the store before `--`, and the command behind it."],
   [["guard", "s", "--"], "Put the store before `--`, and the command behind it."],
-  [["guard", "s", "--unguarded", "--", "true"], "--unguarded needs a reason before `--`"],
-  [["guard", "s", "--wait", "--", "true"], 'Cannot read the duration "--"'],
+  [["guard", "s", "--wait", "--", "true"], "'--wait <DUR>' argument missing"],
   [["held", "-x"], "unknown option '-x'"],
   [["completions", "tcsh"], "bash, zsh and fish"],
   [["run"], "Neither --nats nor --standalone"],
   [["stepdown"], "Name one store, or say --all"],
   [["stepdown", "s", "--all"], "Name one store, or say --all"],
+  [["exec-locked"], "See `agent help exec-locked`"],
+  [["exec-locked", "--report", "3", "--help"], "See `agent help exec-locked`"],
+  [["--json", "exec-locked", "--", "true"], "Put no options before `exec-locked`"],
   [["holder", "a..b"], "is no store code"],
   [["holder", "a".repeat(200)], `"${"a".repeat(15)}…${"a".repeat(16)}" is no store code`],
   [["holder", "a".repeat(129)], "; this has 129."],
@@ -57,20 +58,12 @@ test("agent alone prints its help to stderr and exits with 64", async () => {
   expect(result.stderr).toContain("Usage: agent COMMAND");
 });
 
-test("agent --version prints the version alone", async () => {
-  expect(await runAgent(["--version"]))
-    .toEqual({ exit: 0, signal: null, stdout: `${manifest.version}\n`, stderr: "" });
-});
-
-test.each([[["--version", "--json"]], [["--json", "--version"]]])(
-  "agent %p prints the version as JSON",
-  async (args) => {
-    const stdout = `${JSON.stringify({ version: manifest.version })}\n`;
-    expect(await runAgent(args)).toEqual({ exit: 0, signal: null, stdout, stderr: "" });
-  },
-);
-
-test.each([[["--help"]], [["-h"]], [["help"]], ...COMMANDS.map((name) => [["help", name]])])(
+test.each([
+  [["--help"]],
+  [["-h"]],
+  [["help"]],
+  ...COMMANDS.flatMap((name) => [[["help", name]], [[name, "--help"]], [[name, "-h"]]]),
+])(
   "agent %p helps: exit 0, on stdout, with examples or statuses",
   async (args) => {
     const result = await runAgent(args);

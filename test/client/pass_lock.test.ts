@@ -312,6 +312,9 @@ describe("agent exec-locked", () => {
     const lease = { ZIT_LEASE_STORE: "one", ZIT_LEASE_TOKEN: "made up" };
     const socket = { ZIT_AGENT_SOCKET: host.socket };
     expect(run(["true"])).toStartWith("64 agent: Give `agent exec-locked");
+    expect(run(["--report", "99", "--", "true"]))
+      .toStartWith("64 agent: Cannot report on descriptor 99: ");
+    expect(run(["--report", "4294967297", "--", "true"])).toStartWith("64 agent: Give");
     expect(run(["--", "true"])).toStartWith("64 agent: ZIT_LEASE_STORE is not set");
     expect(run(["--", "/nowhere"])).toStartWith("127 agent: Cannot run /nowhere");
     expect(run(["--", "true"], { ...lease, ...socket })).toStartWith("77 agent: ");

@@ -93,7 +93,7 @@ function stoppedWrapper(at: string, file: string): Promise<number> {
     shared: false,
     socket: "/nowhere/agent.sock",
     mark: MARK,
-    killAfterMs: null,
+    killAfterMs: TTL_MS / 3,
     signals: new Signals(() => {}),
     watchdog: at === "start" ? new LateStart(MARK) : new LateRenewal(file, deadlineMs),
   }).run();

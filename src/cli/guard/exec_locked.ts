@@ -11,6 +11,7 @@
 import { closeSync, writeSync } from "node:fs";
 import { openSocket } from "../../client/connect.ts";
 import { AgentError, MisconfiguredError } from "../../client/errors.ts";
+import { reasonOf } from "../../sys/errno.ts";
 import { becomeProgram } from "../../sys/job.ts";
 import { moveDescriptor } from "../../sys/process.ts";
 import { EXIT, Failure, usage } from "../failure.ts";
@@ -35,7 +36,7 @@ export async function execLocked(args: readonly string[], env: Env): Promise<num
   let report: number | null = null;
   try {
     const parsed = parse(args);
-    report = parsed.report === null ? null : moveDescriptor(parsed.report);
+    report = parsed.report === null ? null : takeReport(parsed.report);
     return await become(parsed.commandLength, env, report);
   } catch (error) {
     return tell(error, report);
@@ -46,12 +47,23 @@ function parse(args: readonly string[]): { commandLength: number; report: number
   const dashes = args.indexOf("--");
   const [flag, number, ...more] = args.slice(0, Math.max(0, dashes));
   const report = flag === undefined ? null : Number(number);
-  const right = flag === undefined || (flag === "--report" && /^\d+$/.test(number ?? ""));
+  const right = flag === undefined || (flag === "--report" && /^\d{1,9}$/.test(number ?? ""));
   const commandLength = args.length - dashes - 1;
   if (dashes < 0 || commandLength === 0 || !right || more.length > 0) {
-    throw usage("Give `agent exec-locked [--report N] -- COMMAND [ARG…]`.");
+    throw usage(
+      "Give `agent exec-locked [--report N] -- COMMAND [ARG…]`. See `agent help exec-locked`.",
+    );
   }
   return { commandLength, report };
+}
+
+/** Out of the way of the descriptors that the command gets. */
+function takeReport(fd: number): number {
+  try {
+    return moveDescriptor(fd);
+  } catch (error) {
+    throw usage(`Cannot report on descriptor ${fd}: ${reasonOf(error)}. Open it before the start.`);
+  }
 }
 
 async function become(commandLength: number, env: Env, report: number | null): Promise<never> {

@@ -7,12 +7,15 @@ import { AgentError } from "../../client/errors.ts";
 import { absoluteSocketPath } from "../../client/socket_path.ts";
 import { expectMove } from "../../sys/cgroup.ts";
 import { checkStore, socketOf } from "../agent.ts";
+import { formatDuration } from "../duration.ts";
 import { Failure } from "../failure.ts";
+import { say } from "../output.ts";
 import { guardRefusalText } from "../refusal.ts";
 import { commandOf, findCommand } from "./command.ts";
 import type { GuardedCommand } from "./command.ts";
 import { ANSWER_MS, requestLocked } from "./locked_grant.ts";
 import type { LockedGrant } from "./locked_grant.ts";
+import { killAfterMs } from "./plan.ts";
 import { Signals } from "./signals.ts";
 import { announceWait } from "./waiting.ts";
 import { WatchdogLink } from "./watchdog_link.ts";
@@ -56,7 +59,7 @@ export async function guard(request: GuardRequest): Promise<number> {
     // As it holds for the command, wherever that goes.
     socket: absoluteSocketPath(socket),
     mark,
-    killAfterMs: request.killAfter ?? null,
+    killAfterMs: killAfterOf(request.killAfter ?? null, grant),
     signals,
     watchdog,
   });
@@ -67,6 +70,20 @@ export async function guard(request: GuardRequest): Promise<number> {
     sayUnguarded(store, unguarded, " (the agent is standalone: no other host is kept out)");
   }
   return await wrapper.run();
+}
+
+/** What is used of a `--kill-after`: whoever counts on more time for an orderly end must know. */
+function killAfterOf(wishedMs: number | null, { ttlMs, result }: LockedGrant): number {
+  // A lease that was just proven lasts for about its TTL.
+  const wholeMs = ttlMs ?? result.remaining_ms;
+  const usedMs = killAfterMs(wishedMs, wholeMs);
+  if (wishedMs !== null && usedMs < wishedMs) {
+    const [wished, used, whole] = [wishedMs, usedMs, wholeMs].map((ms) =>
+      formatDuration(Math.floor(ms))
+    );
+    say(`--kill-after ${wished} is cut to ${used}, half of the lease's TTL of ${whole}`);
+  }
+  return usedMs;
 }
 
 async function ask(

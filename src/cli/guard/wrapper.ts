@@ -21,7 +21,7 @@ import type { Ending } from "./job.ts";
 import type { LockedGrant } from "./locked_grant.ts";
 import { lockMark } from "./lock_trail.ts";
 import type { LockMark } from "./lock_trail.ts";
-import { killAfterMs, killTimeMs, mayRun, renewed } from "./plan.ts";
+import { killTimeMs, mayRun, renewed } from "./plan.ts";
 import type { Hold } from "./plan.ts";
 import type { Signals } from "./signals.ts";
 import { startGuarded } from "./start.ts";
@@ -38,8 +38,8 @@ export interface WrapperOptions {
   readonly shared: boolean;
   readonly socket: string;
   readonly mark: string;
-  /** As wished for by `--kill-after`; null for the default. */
-  readonly killAfterMs: number | null;
+  /** How long before the deadline the command is asked to end, and how long it may take. */
+  readonly killAfterMs: number;
   readonly signals: Signals;
   readonly watchdog: WatchdogLink;
 }
@@ -70,7 +70,7 @@ export class Wrapper {
     watchdog.onEnding((hold) => this.#enforcer.update(hold));
     this.#hold = {
       deadlineMs: grant.result.deadline_boot_ms,
-      killAfterMs: killAfterMs(options.killAfterMs, grant.ttlMs ?? grant.result.remaining_ms),
+      killAfterMs: options.killAfterMs,
       endingSinceMs: null,
     };
     this.#link = new GrantLink(grant, {
