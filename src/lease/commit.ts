@@ -116,9 +116,17 @@ function proofDueMs(guard: Guard): number {
   return guard.waitLease ? Math.max(guard.untilMs, guard.answerByMs) : guard.answerByMs;
 }
 
-/** A write was acknowledged: gate 7 for every guard that waits for one. */
+/**
+ * A write was acknowledged: gate 7 for every guard that waits for one. If it was sent before the guard's fence
+ * the next one is sent only now, and has as long to be answered.
+ */
 export function proveGuards(m: Moment): void {
-  for (const guard of m.store.passing.values()) if (guard.at === "proof") gate7(m, guard);
+  const { store, nowMs, context } = m;
+  for (const guard of store.passing.values()) {
+    if (guard.at !== "proof") continue;
+    gate7(m, guard);
+    if (store.passing.has(guard.id)) guard.answerByMs = nowMs + context.timing.answerWithinMs;
+  }
 }
 
 /** Ends every wait for a proof that is over. */

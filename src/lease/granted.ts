@@ -38,11 +38,13 @@ export function proveGrants(m: Moment, seq: number): void {
     m.out.push({ type: "renewed", id: grant.guard.id, deadlineMs: deadline });
   }
   const { epoch, revision } = m.store.lease as Ours;
-  settleVerifies(
-    m,
-    ({ id, needSeq }) =>
-      seq < needSeq ? null : { type: "verified", id, epoch, revision, deadlineMs: deadline },
-  );
+  settleVerifies(m, (verify) => {
+    const { id, needSeq } = verify;
+    if (seq >= needSeq) return { type: "verified", id, epoch, revision, deadlineMs: deadline };
+    // Its own write is sent only now.
+    if (needSeq < Infinity) verify.answerByMs = m.nowMs + m.context.timing.answerWithinMs;
+    return null;
+  });
 }
 
 /** Every live grant is lost for good; its lock stays until its client lets go. */

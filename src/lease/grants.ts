@@ -23,7 +23,7 @@ export interface Grant {
 export interface Verify {
   readonly id: number;
   readonly grantId: number;
-  readonly answerByMs: number;
+  answerByMs: number;
   /** The first write sent after its lock was found current; Infinity until then. */
   needSeq: number;
 }

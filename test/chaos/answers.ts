@@ -18,7 +18,7 @@ const COORDINATOR_MS = 2_000;
 const BUSY_MACHINE_MS = 5_000;
 
 /** `agent guard` gives up on an agent that does not answer after so much, and the agent is frozen. */
-const NO_ANSWER_MS = 5_000;
+const NO_ANSWER_MS = 8_000;
 
 /** A wait may end early by a timer's grain, and is noted after the agent was told of it. */
 const EARLY_MS = 50;

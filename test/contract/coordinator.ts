@@ -3,9 +3,10 @@
  * and on a cluster, simulated ones, and the one that stands in where there is none.
  * @module
  */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import type { TenureRecord } from "../../src/lease/tenure.ts";
 import type { Coordinator, EntryRead, Outcome, TenureRead } from "../../src/ports/coordinator.ts";
+import { until } from "../support/wait.ts";
 
 /** Whom a coordinator writes for. */
 export interface Identity {
@@ -63,6 +64,12 @@ export function describeCoordinator(
       fixture = await makeFixture();
       alpha = new Client(fixture, await fixture.open(ALPHA));
       beta = new Client(fixture, await fixture.open(BETA));
+    }, TEST_MS);
+    // An election in the midst of the tests would be told by all of them.
+    beforeEach(async () => {
+      for (const client of [alpha, beta]) {
+        await until("it is answered", async () => (await client.read("none")).kind === "ok");
+      }
     }, TEST_MS);
     afterAll(async () => await fixture?.stop());
 

@@ -343,6 +343,32 @@ test("handle() waits for each answer of a slow coordinator, and is told by the l
   expect(gone.refused.get(other)?.kind).toBe("unavailable");
 });
 
+test("handle() gives a proof its own time where a renewal was on its way before the fence", () => {
+  const h = new Harness();
+  h.onDisk = undefined;
+  h.acquire(50);
+  const granted = new Harness();
+  granted.acquire(50);
+  const holder = granted.grant(51);
+  for (const each of [h, granted]) {
+    each.nowMs = each.ours.dueAtMs;
+    if (each === h) h.guard({ waitMs: 60_000 });
+    each.pass(1); // the renewal is sent
+  }
+  h.handle({ type: "locked", lockId: 1, onDisk: null });
+  const verify = granted.verify(holder);
+  for (const each of [h, granted]) {
+    each.pass(1_000);
+    each.put(ok(52));
+    each.pass(1_000);
+    each.put(ok(53));
+  }
+  expect([...h.refused.values()]).toEqual([]);
+  expect(h.granted).toHaveLength(1);
+  expect(granted.verifyFailed.size).toBe(0);
+  expect(granted.verified).toEqual([verify]);
+});
+
 test("handle() does not wait for ever for a coordinator that answers and never lets anybody have it", () => {
   const h = new Harness();
   const id = h.guard();

@@ -334,10 +334,13 @@ class FaultSet {
     });
   }
 
-  /** An operator makes the TTL smaller, or puts it right again. */
+  /** An operator makes the TTL smaller, or puts it right again, and may start all agents anew but one. */
   #changeTtl(): void {
-    const { plan, server, random } = this.#world;
+    const { nodes, plan, server, random } = this.#world;
     this.#setTtl(server.ttlMs < plan.ttlMs ? plan.ttlMs : random.between(0.2, 0.9) * plan.ttlMs);
+    if (random.chance(0.5)) return;
+    const missed = random.pick(nodes);
+    for (const node of nodes) if (node !== missed) this.#crash(node);
   }
 
   #setTtl(ttlMs: number): void {

@@ -108,13 +108,22 @@ function run(command: GuardedCommand, lockFd: number, env: Env): never {
 function tell(error: unknown, report: number | null): number {
   const { message } = error as Error;
   const exit = error instanceof AgentError || error instanceof Failure ? error.exit : EXIT.software;
-  if (report === null) say(message);
-  else write(report, reportOf(error, exit));
+  try {
+    if (report === null) say(message);
+    else write(report, reportOf(error, exit));
+  } catch {
+    say(message); // nobody is told of it in the way that was asked for
+  }
   return exit;
 }
 
+/** @throws {Failure} if the descriptor cannot be written. */
 function write(report: number, line: Record<string, unknown>): void {
-  writeSync(report, `${JSON.stringify(line)}\n`);
+  try {
+    writeSync(report, `${JSON.stringify(line)}\n`);
+  } catch (error) {
+    throw usage(`Cannot write to the descriptor of --report: ${reasonOf(error)}.`);
+  }
 }
 
 /** An error of the protocol as it came; one of our own with its exit status instead. */

@@ -32,8 +32,11 @@ export interface Locked<M extends Locking> {
   readonly early: readonly Notification[];
 }
 
-/** How much longer than its wait an answer may take: 2 s for the coordinator, and a busy machine. */
-export const ANSWER_MS = 5_000;
+/**
+ * How much longer than its wait an answer may take: a slow coordinator is asked up to five things for a guard,
+ * one after the other, and has 1.5 s for each.
+ */
+export const ANSWER_MS = 8_000;
 
 const CHUNK_BYTES = 64 * 1_024;
 /** Signals wake us; this is for whoever started us with them held off. */
