@@ -3,7 +3,7 @@
  * fate do to them.
  * @module
  */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { freezeProcess } from "../support/freeze.ts";
 import { PowerDisk } from "../support/power_disk.ts";
@@ -167,7 +167,15 @@ export class Servers {
     const end = performance.now() + withinMs;
     for (const server of this.all) {
       while ((await this.#ask(server, "healthz"))?.status !== "ok") {
-        if (performance.now() > end) throw new Error(`${server.host.name} does not get healthy`);
+        const { exitCode = null, signalCode = null } = server.process ?? {};
+        if (performance.now() > end || exitCode !== null || signalCode !== null) {
+          const log = readFileSync(join(server.dir, "log"), "utf8").split("\n").slice(-20);
+          throw new Error(
+            `${server.host.name} does not get healthy (it ended: ${exitCode ?? signalCode}):\n${
+              log.join("\n")
+            }`,
+          );
+        }
         await Bun.sleep(50);
       }
     }
