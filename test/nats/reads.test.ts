@@ -58,7 +58,11 @@ describe("NatsCoordinator on a cluster", () => {
   test("goes on with its entries when the stream's leader is killed (consul#1162)", async () => {
     await using cluster = await NatsCluster.start(3);
     await using subject = await Subject.connect({ urls: cluster.urls, ttlMs: 60_000 });
-    const revision = value(await subject.put("s", 0));
+    // The servers learn a moment later who takes the writes of a new bucket.
+    const revision = await until("a write gets through", async () => {
+      const outcome = await subject.put("s", 0);
+      return outcome.kind === "ok" && outcome.value;
+    });
     const leader = await cluster.leader("KV_leases");
     await leader.kill();
     const renewed = await until("a renewal gets through", async () => {
